@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Type-checks the examples against index.d.ts. Needs npm; without it the check is left out, and says so.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+if ! command -v npm >/dev/null 2>&1; then
+  echo "check-types: npm is not installed, so index.d.ts was not checked against the examples"
+  exit 0
+fi
+cd tools/types
+[ -d node_modules ] || npm ci --no-audit --no-fund --silent
+npx --no-install tsc --project tsconfig.json
+echo "check-types: index.d.ts and the examples agree"
