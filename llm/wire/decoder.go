@@ -1,0 +1,253 @@
+package wire
+
+import (
+	"strings"
+
+	"github.com/tidwall/gjson"
+)
+
+// Delta is what one event added to an answer.
+type Delta struct {
+	// Output says that the event carried text, reasoning, a refusal or tool-call arguments: it is a chunk. A role alone,
+	// an empty or null text, a tool's name alone, usage, a finish reason, a ping are none.
+	Output bool
+	// Text says that it carried output other than reasoning.
+	Text bool
+	// Done says that the event was a terminal marker ([DONE], message_stop, response.completed, …).
+	Done bool
+	// Tokens is how many tokens the chunk holds, where the server says so: by token ids, or by usage that has come with
+	// every chunk so far. Otherwise it is 0.
+	Tokens int
+}
+
+func (d *Delta) output(reasoning bool) {
+	d.Output = true
+	d.Text = d.Text || !reasoning
+}
+
+// Decoder assembles one answer, from the events of a stream ([Decoder.Event]) or from a whole body ([Decoder.Body]).
+// It serves one request, and is not safe for concurrent use.
+type Decoder struct {
+	api API
+
+	id, model, finish        string
+	text, reasoning, refusal []byte
+	calls                    []toolCall
+	counts                   tokenCounts
+
+	done   bool   // a terminal marker has come
+	err    *Error // the first error; whatever follows it is ignored
+	chunks int    // events with output
+
+	// Answers beside the first (`n` > 1), by index: whether each has a finish reason.
+	others map[int]bool
+
+	// For Delta.Tokens.
+	tokenIDs      int  // token ids since the last chunk
+	countedTokens int  // completion tokens that usage has reported up to the last chunk
+	usageMissed   bool // a chunk came without usage: what later usage says is no chunk's own
+}
+
+// NewDecoder makes a decoder for the answers of an API.
+func NewDecoder(api API) *Decoder {
+	return &Decoder{api: api}
+}
+
+// Event takes one server-sent event: its name, "" without an `event:` line, and its data. An error is an [*Error]; it
+// is the last word on the answer. What comes after an error or a terminal marker is ignored, except usage.
+func (d *Decoder) Event(name, data string) (Delta, error) {
+	if name != "" && isKeepalive(name) {
+		return Delta{}, nil
+	}
+	data = strings.TrimSpace(data)
+	switch {
+	case data == "[DONE]":
+		d.done = true
+
+		return Delta{Done: true}, nil
+	case d.err != nil || d.done:
+		d.lateUsage(data)
+
+		return Delta{}, nil
+	case name == "error":
+		r, ok := parseReport(data)
+		if !ok {
+			r.message = data
+		}
+		d.err = streamError(r)
+
+		return Delta{}, d.err
+	case data == "":
+		return Delta{}, nil
+	}
+
+	var delta Delta
+	root, err := object(data)
+	if err == nil {
+		err = d.event(name, root, &delta)
+	}
+	if delta.Output {
+		d.chunks++
+	}
+	if err != nil {
+		d.err = err
+
+		return delta, err
+	}
+	if delta.Done {
+		d.done = true
+	}
+
+	return delta, nil
+}
+
+// isKeepalive tells the events that carry no data of the API's form.
+func isKeepalive(name string) bool {
+	switch name {
+	case "ping", "heartbeat", "keepalive", "keep-alive":
+		return true
+	default:
+		return false
+	}
+}
+
+func (d *Decoder) event(name string, root gjson.Result, delta *Delta) *Error {
+	switch d.api {
+	case Chat, Completions:
+		return d.openAIEvent(root, delta)
+	case Responses:
+		return d.responsesEvent(name, root, delta)
+	case Messages:
+		return d.messagesEvent(name, root, delta)
+	default:
+		return d.unknownAPI()
+	}
+}
+
+func (d *Decoder) unknownAPI() *Error {
+	_, err := ParseAPI(string(d.api))
+
+	return &Error{Type: ErrDecode, Message: err.Error()}
+}
+
+// lateUsage takes usage from an event that follows the end.
+func (d *Decoder) lateUsage(data string) {
+	root, err := object(data)
+	if err != nil {
+		return
+	}
+	switch d.api {
+	case Chat, Completions:
+		d.counts.openAI(root.Get("usage"))
+	case Responses:
+		d.counts.openAI(root.Get("response.usage"))
+	case Messages:
+		d.counts.anthropic(root.Get("usage"))
+	}
+}
+
+// Body takes an answer with status 200 that was not streamed: because it was not asked to be, or because the server does
+// not stream. An error is an [*Error].
+func (d *Decoder) Body(data []byte) error {
+	if d.err != nil {
+		return d.err
+	}
+	if err := d.body(string(data)); err != nil {
+		d.err = err
+
+		return err
+	}
+	d.done = true
+
+	return nil
+}
+
+func (d *Decoder) body(data string) *Error {
+	root, err := object(data)
+	if err != nil {
+		return err
+	}
+	if r, failed := reportIn(root); failed {
+		return streamError(r)
+	}
+	switch d.api {
+	case Chat, Completions:
+		return d.openAIBody(root)
+	case Responses:
+		return d.responsesBody(root)
+	case Messages:
+		return d.messagesBody(root)
+	default:
+		return d.unknownAPI()
+	}
+}
+
+// reportIn finds the error in an answer with status 200: in an `error` field, or, in the older form of vLLM and SGLang,
+// in an object that calls itself an error.
+func reportIn(root gjson.Result) (report, bool) {
+	if inner := root.Get("error"); isError(inner) {
+		return reportOf(inner, root), true
+	}
+	if root.Get("object").Str == "error" || root.Get("type").Str == "error" {
+		return reportOf(root, root), true
+	}
+
+	return report{}, false
+}
+
+// Message is what has been assembled so far; it is valid after an error too. Each call copies the texts.
+func (d *Decoder) Message() *Message {
+	m := &Message{
+		ID: d.id, Model: d.model, FinishReason: d.finish,
+		Text: textFrom(d.text), Reasoning: textFrom(d.reasoning), Refusal: textFrom(d.refusal),
+		Usage: d.counts.usage(),
+	}
+	for i := range d.calls {
+		m.ToolCalls = append(m.ToolCalls, d.calls[i].assembled())
+	}
+
+	return m
+}
+
+func textFrom(b []byte) string {
+	return strings.ToValidUTF8(string(b), "\uFFFD")
+}
+
+// Finish is to be asked at the end of a stream. It returns the error that Event or Body had returned, or an [*Error] of
+// type ErrTruncated if the answer has neither a finish reason nor a terminal marker. Where several answers were asked
+// for, each that began needs its reason. Finish changes nothing.
+func (d *Decoder) Finish() error {
+	switch {
+	case d.err != nil:
+		return d.err
+	case d.done || d.finished():
+		return nil
+	case d.chunks == 0:
+		return &Error{Type: ErrTruncated, Message: "the stream ended before any output, without a finish reason"}
+	default:
+		return &Error{Type: ErrTruncated, Message: "the stream ended in the middle of the answer, without a finish reason"}
+	}
+}
+
+func (d *Decoder) finished() bool {
+	if d.finish == "" {
+		return false
+	}
+	for _, finished := range d.others {
+		if !finished {
+			return false
+		}
+	}
+
+	return true
+}
+
+// identify notes the answer's own id and model. The strings are copied, so as not to keep the event alive.
+func (d *Decoder) identify(id, model string) {
+	if d.id == "" && id != "" {
+		d.id = strings.Clone(id)
+	}
+	if d.model == "" && model != "" {
+		d.model = strings.Clone(model)
+	}
+}
