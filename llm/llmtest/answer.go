@@ -1,0 +1,690 @@
+package llmtest
+
+import (
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// vocabulary are the words of all answers. Each is one token, with or without a space before it, and needs no escape in JSON.
+var vocabulary = [64]string{
+	"the", "of", "and", "to", "in", "is", "that", "it", "was", "for", "on", "are", "with", "as", "at", "be",
+	"this", "have", "from", "or", "one", "had", "by", "word", "but", "not", "what", "all", "were", "we", "when", "your",
+	"can", "said", "there", "use", "an", "each", "which", "she", "do", "how", "their", "if", "will", "up", "other", "about",
+	"out", "many", "then", "them", "these", "so", "some", "her", "would", "make", "like", "him", "into", "time", "has", "look",
+}
+
+// word is the text of token i of an answer.
+func (j *job) word(i int) string {
+	w := vocabulary[mix64(j.words+uint64(i))%uint64(len(vocabulary))] //nolint:gosec // i is not negative
+	if i == 0 {
+		return w
+	}
+	return " " + w
+}
+
+// argument is the piece of a tool call's arguments that token i carries. The first token is the tool's name; all together
+// the pieces are a JSON object.
+func (j *job) argument(i int) string {
+	first := j.reasoning()
+	n := j.tokens - first
+	switch {
+	case n == 1, n == 2 && i == first+1:
+		return "{}"
+	case i == first:
+		return ""
+	case i == first+1:
+		return `{"query":"`
+	case i == j.tokens-1:
+		return `"}`
+	}
+	return j.word(i)
+}
+
+// text joins tokens from to to.
+func (j *job) text(from, to int, piece func(int) string) string {
+	if to-from == 1 {
+		return piece(from)
+	}
+	var b strings.Builder
+	for i := from; i < to; i++ {
+		b.WriteString(piece(i))
+	}
+	return b.String()
+}
+
+// reasoning is how many of the answer's tokens are reasoning.
+func (j *job) reasoning() int {
+	if !j.chat {
+		return 0
+	}
+	return min(j.fault.ReasoningTokens, j.tokens)
+}
+
+// sequenceBlocks identifies the blocks of prompt and answer, so that a conversation that goes on finds both in the cache.
+func (j *job) sequenceBlocks(blockSize int) []uint64 {
+	all := make([]uint32, 0, len(j.prompt)+j.tokens)
+	all = append(all, j.prompt...)
+	for i := range j.tokens {
+		all = append(all, tokenID(j.word(i)))
+	}
+	return blockContents(all, blockSize)
+}
+
+// exchange is one request under way: it waits for tokens and writes them.
+type exchange struct {
+	s   *Server
+	r   *http.Request
+	j   *job
+	out *eventWriter
+
+	// Where the tokens come from: the engine, or the clock at a fixed gap.
+	tokens *delivery
+	fixed  *fixedSource
+
+	silence *time.Timer // fires when a heartbeat is due; nil without heartbeats
+}
+
+var errClientLeft = errors.New("the client has left")
+
+// run serves a prepared request. An error is an answer still to be written; nothing was written so far.
+func (s *Server) run(w http.ResponseWriter, r *http.Request, j *job, received time.Time) *apiError {
+	x := &exchange{s: s, r: r, j: j, tokens: newDelivery()}
+	if s.cfg.FixedGap > 0 {
+		x.fixed = newFixedSource(s, j)
+		defer x.fixed.end()
+	} else {
+		j.blocks = j.sequenceBlocks(s.cfg.Engine.BlockSize)
+		tag, err := s.loop.submit(Request{
+			PromptTokens: len(j.prompt), MaxTokens: j.tokens, Blocks: j.blocks,
+		}, x.tokens, finishedReason(j.reason))
+		if err != nil {
+			return s.refusal(err)
+		}
+		defer func() {
+			if !x.tokens.finished.Load() {
+				s.loop.cancel(tag)
+			}
+		}()
+	}
+	x.out = newEventWriter(w, j, s.cfg.Model)
+	x.out.sleep = func(d time.Duration) bool { return s.sleep(r, d) }
+	if j.stream {
+		s.truths.begin(Truth{ID: j.id, ReceivedNS: received.UnixNano(), PromptTokens: len(j.prompt)})
+		x.stream()
+		s.truths.update(j.id, func(t *Truth) { t.Ended = true })
+		return nil
+	}
+	return x.unary(w)
+}
+
+// finishedReason is the engine's name for a finish reason: a tool call is text to it.
+func finishedReason(reason string) string {
+	if reason == "tool_calls" {
+		return "stop"
+	}
+	return reason
+}
+
+func (s *Server) refusal(err error) *apiError {
+	var tooLong *ContextLengthError
+	switch {
+	case errors.As(err, &tooLong):
+		return contextError(tooLong)
+	case errors.Is(err, ErrQueueFull):
+		return &apiError{
+			status: s.cfg.QueueFullStatus, message: ErrQueueFull.Error(), retry: s.cfg.RetryAfter, inStream: true,
+		}
+	case errors.Is(err, errClosed):
+		return &apiError{status: http.StatusServiceUnavailable, message: err.Error()}
+	}
+	return badRequest("%v", err)
+}
+
+// wait blocks until at least want tokens exist, or all of them.
+func (x *exchange) wait(want int) (produced int, err error) {
+	if x.silence != nil {
+		x.silence.Reset(time.Duration(x.j.fault.Heartbeat))
+	}
+	for {
+		if x.fixed != nil {
+			produced = x.fixed.produced()
+		} else {
+			produced = int(x.tokens.produced.Load())
+		}
+		if produced >= min(want, x.j.tokens) {
+			return produced, nil
+		}
+		if err := x.waitOnce(x.fixed.next(), nil); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// waitOnce blocks until something happens: a token, the given timers, the client's or the server's end. It sends heartbeats.
+func (x *exchange) waitOnce(due, timer <-chan time.Time) error {
+	var silent <-chan time.Time
+	if x.silence != nil {
+		silent = x.silence.C
+	}
+	for {
+		select {
+		case <-x.tokens.poke:
+			if timer != nil {
+				continue // a pause is not ended by tokens; wait counts them anew
+			}
+			return nil
+		case <-due:
+			return nil
+		case <-timer:
+			return nil
+		case <-x.r.Context().Done():
+			return errClientLeft
+		case <-x.s.closing:
+			return errClosed
+		case <-silent:
+			x.silence.Reset(time.Duration(x.j.fault.Heartbeat))
+			if err := x.out.comment(": heartbeat\n\n"); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// pause is silence on purpose; 0 means until the client leaves.
+func (x *exchange) pause(d time.Duration) error {
+	if x.silence != nil {
+		x.silence.Reset(time.Duration(x.j.fault.Heartbeat))
+	}
+	over := make(<-chan time.Time)
+	if d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		over = timer.C
+	}
+	return x.waitOnce(nil, over)
+}
+
+// sleep waits before anything was answered; it is false where client or server left meanwhile.
+func (s *Server) sleep(r *http.Request, d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-r.Context().Done():
+	case <-s.closing:
+	}
+	return false
+}
+
+// stream writes the answer as server-sent events. An error means that the connection is gone, or goes: there is nobody to
+// tell.
+func (x *exchange) stream() {
+	if x.j.fault.Heartbeat > 0 {
+		x.silence = time.NewTimer(time.Duration(x.j.fault.Heartbeat))
+		defer x.silence.Stop()
+	}
+	x.out.begin()
+	if err := x.chunks(); err != nil {
+		return
+	}
+	_ = x.ending()
+}
+
+// errCut ends a stream on purpose.
+var errCut = errors.New("stream cut by a fault")
+
+func (x *exchange) chunks() error {
+	j := x.j
+	if err := x.disturb(0); err != nil {
+		return err
+	}
+	sent, chunks := 0, 0
+	for sent < j.tokens {
+		produced, err := x.wait(sent + j.fault.TokensPerChunk)
+		if err != nil {
+			return err
+		}
+		if sent == 0 && j.chat {
+			if err := x.send("role", 0, `{"role":"assistant","content":""}`, "null"); err != nil {
+				return err
+			}
+		}
+		for sent < produced && (produced-sent >= j.fault.TokensPerChunk || produced == j.tokens) {
+			n := min(j.fault.TokensPerChunk, produced-sent)
+			if r := j.reasoning(); sent < r {
+				n = min(n, r-sent) // a chunk is either reasoning or text
+			}
+			x.out.malformed = isAt(j.fault.MalformedAfter, chunks)
+			kind, delta := x.delta(sent, sent+n)
+			if err := x.send(kind, n, delta, "null"); err != nil {
+				return err
+			}
+			x.out.malformed = false
+			sent += n
+			chunks++
+			if err := x.disturb(chunks); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// disturb strikes with the faults that are due after n chunks.
+func (x *exchange) disturb(n int) error {
+	f := x.j.fault
+	if isAt(f.StallAfter, n) {
+		if err := x.pause(time.Duration(f.StallFor)); err != nil {
+			return err
+		}
+	}
+	switch {
+	case isAt(f.ErrorAfter, n):
+		body := errorBody(http.StatusInternalServerError, "simulated failure in the stream", nil)
+		if err := x.out.raw("data: " + string(body) + "\n\n"); err != nil {
+			return err
+		}
+		x.note("error", 0, time.Now().UnixNano())
+		if f.ErrorDone {
+			if err := x.out.raw("data: [DONE]\n\n"); err != nil {
+				return err
+			}
+		}
+		return errCut
+	case isAt(f.TruncateAfter, n):
+		return errCut
+	case isAt(f.DropAfter, n):
+		x.out.disconnect(false)
+		return errCut
+	case isAt(f.ResetAfter, n):
+		x.out.disconnect(true)
+		return errCut
+	}
+	return nil
+}
+
+// ending writes what comes after the last token.
+func (x *exchange) ending() error {
+	j := x.j
+	last := "{}"
+	if !j.chat {
+		last = ""
+	}
+	if err := x.send("finish", 0, last, `"`+j.reason+`"`); err != nil {
+		return err
+	}
+	x.s.truths.update(j.id, func(t *Truth) { t.FinishReason = j.reason })
+	if j.usage {
+		if err := x.out.usageChunk(x.usage(j.tokens)); err != nil {
+			return err
+		}
+		x.note("usage", 0, x.out.sentNS)
+	}
+	if j.fault.DoneDelay > 0 {
+		if err := x.pause(time.Duration(j.fault.DoneDelay)); err != nil {
+			return err
+		}
+	}
+	if !j.fault.NoDone {
+		if err := x.out.raw("data: [DONE]\n\n"); err != nil {
+			return err
+		}
+	}
+	if j.fault.EOFDelay > 0 {
+		return x.pause(time.Duration(j.fault.EOFDelay))
+	}
+	return nil
+}
+
+// delta is the part of a chunk that carries tokens from to to: the delta object of a chat, the text of a completion.
+func (x *exchange) delta(from, to int) (kind, json string) {
+	j := x.j
+	switch {
+	case !j.chat:
+		return "text", j.text(from, to, j.word)
+	case from < j.reasoning():
+		return "reasoning", `{"` + j.fault.ReasoningField + `":"` + j.text(from, to, j.word) + `"}`
+	case j.tool != "":
+		args := quote(j.text(from, to, j.argument))
+		if from == j.reasoning() {
+			return "tool_call", `{"tool_calls":[{"index":0,"id":"` + j.callID() + `","type":"function","function":{"name":` +
+				quote(j.tool) + `,"arguments":` + args + `}}]}`
+		}
+		return "tool_call", `{"tool_calls":[{"index":0,"function":{"arguments":` + args + `}}]}`
+	}
+	return "text", `{"content":"` + j.text(from, to, j.word) + `"}`
+}
+
+func (j *job) callID() string { return "chatcmpl-tool-" + strings.TrimPrefix(j.id, "chatcmpl-")[16:] }
+
+func quote(s string) string {
+	b, err := json.Marshal(s)
+	if err != nil { // a string can always be marshalled
+		return `""`
+	}
+	return string(b)
+}
+
+func (x *exchange) send(kind string, tokens int, delta, finish string) error {
+	usage := "null"
+	if x.j.always {
+		x.out.tokens += tokens
+		usage = x.usage(x.out.tokens)
+	}
+	if err := x.out.chunk(delta, finish, usage); err != nil {
+		return err
+	}
+	x.note(kind, tokens, x.out.sentNS)
+	return nil
+}
+
+// note adds an event to the truth.
+func (x *exchange) note(kind string, tokens int, sentNS int64) {
+	if x.s.cfg.KeepTruth == 0 {
+		return
+	}
+	cached := int(x.tokens.cached.Load())
+	x.s.truths.update(x.j.id, func(t *Truth) {
+		t.Chunks = append(t.Chunks, ChunkTruth{SentNS: sentNS, Kind: kind, Tokens: tokens})
+		t.OutputTokens += tokens
+		t.CachedTokens = cached
+	})
+}
+
+// usage is the usage object after so many tokens.
+func (x *exchange) usage(tokens int) string {
+	prompt, cached := len(x.j.prompt), int(x.tokens.cached.Load())
+	out := `{"prompt_tokens":` + strconv.Itoa(prompt) + `,"total_tokens":` + strconv.Itoa(prompt+tokens) +
+		`,"completion_tokens":` + strconv.Itoa(tokens) +
+		`,"prompt_tokens_details":{"cached_tokens":` + strconv.Itoa(cached) + `}`
+	if r := x.j.reasoning(); r > 0 {
+		out += `,"completion_tokens_details":{"reasoning_tokens":` + strconv.Itoa(min(r, tokens)) + `}`
+	}
+	return out + "}"
+}
+
+// unary answers with one JSON object when all tokens are there.
+func (x *exchange) unary(w http.ResponseWriter) *apiError {
+	j := x.j
+	if _, err := x.wait(j.tokens); err != nil {
+		if errors.Is(err, errClosed) {
+			return x.s.refusal(err)
+		}
+		return nil // the client has left
+	}
+	answer := map[string]any{"id": j.id, "created": j.created, "model": x.s.cfg.Model}
+	choice := map[string]any{"index": 0, "logprobs": nil, "finish_reason": j.reason}
+	if j.chat {
+		answer["object"] = "chat.completion"
+		choice["message"] = j.message()
+	} else {
+		answer["object"] = "text_completion"
+		choice["text"] = j.text(0, j.tokens, j.word)
+	}
+	answer["choices"] = []any{choice}
+	if !j.fault.NoUsage {
+		answer["usage"] = json.RawMessage(x.usage(j.tokens))
+	}
+	answer["sim_sent_ns"] = time.Now().UnixNano()
+	body, err := json.Marshal(answer)
+	if err != nil {
+		return &apiError{status: http.StatusInternalServerError, message: err.Error()}
+	}
+	if j.fault.ResetAfter != nil {
+		x.out.disconnect(true)
+		return nil
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Request-Id", j.id)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	switch {
+	case j.fault.DropAfter != nil:
+		writeBody(w, body[:len(body)/2])
+		x.out.flush()
+		x.out.disconnect(false)
+	case j.fault.MalformedAfter != nil:
+		body[len(body)-1] = ' '
+		writeBody(w, body)
+	default:
+		writeBody(w, body)
+	}
+	return nil
+}
+
+// message is the answer to a chat that is not streamed.
+func (j *job) message() map[string]any {
+	m := map[string]any{"role": "assistant", "content": nil}
+	r := j.reasoning()
+	if r > 0 {
+		m[j.fault.ReasoningField] = j.text(0, r, j.word)
+	}
+	switch {
+	case j.tool != "":
+		m["tool_calls"] = []any{map[string]any{
+			"id": j.callID(), "type": "function",
+			"function": map[string]any{"name": j.tool, "arguments": j.text(r, j.tokens, j.argument)},
+		}}
+	case r < j.tokens:
+		m["content"] = j.text(r, j.tokens, j.word)
+	}
+	return m
+}
+
+// fixedSource makes tokens by the clock.
+type fixedSource struct {
+	s      *Server
+	prompt int
+	tokens int
+	reason string
+	start  time.Time
+	timer  *time.Timer
+	seen   int
+}
+
+func newFixedSource(s *Server, j *job) *fixedSource {
+	m := s.metrics
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fixedRunning++
+	return &fixedSource{
+		s: s, prompt: len(j.prompt), tokens: j.tokens, reason: finishedReason(j.reason),
+		start: time.Now(), timer: time.NewTimer(time.Hour),
+	}
+}
+
+// due is when token i exists.
+func (f *fixedSource) due(i int) time.Time {
+	return f.start.Add(f.s.cfg.FixedTTFT + time.Duration(i)*f.s.cfg.FixedGap)
+}
+
+// produced is how many tokens exist now.
+func (f *fixedSource) produced() int {
+	since := time.Since(f.start) - f.s.cfg.FixedTTFT
+	if since < 0 {
+		return 0
+	}
+	n := int(min(int64(since/f.s.cfg.FixedGap)+1, int64(f.tokens)))
+	if n > f.seen {
+		f.observe(n)
+	}
+	return n
+}
+
+func (f *fixedSource) observe(n int) {
+	m := f.s.metrics
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for ; f.seen < n; f.seen++ {
+		m.fixedOutput++
+		if f.seen == 0 {
+			m.fixedPrompt += int64(f.prompt)
+			m.ttft.observe(f.s.cfg.FixedTTFT.Seconds())
+			m.queueTime.observe(0)
+		} else {
+			m.itl.observe(f.s.cfg.FixedGap.Seconds())
+		}
+	}
+}
+
+// next fires when the next token is due; it is nil for no source.
+func (f *fixedSource) next() <-chan time.Time {
+	if f == nil {
+		return nil
+	}
+	f.timer.Reset(time.Until(f.due(f.seen)))
+	return f.timer.C
+}
+
+func (f *fixedSource) end() {
+	f.timer.Stop()
+	m := f.s.metrics
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fixedRunning--
+	if f.seen < f.tokens {
+		m.finished["abort"]++
+		return
+	}
+	m.finished[f.reason]++
+	m.e2e.observe(f.due(f.tokens - 1).Sub(f.start).Seconds())
+}
+
+// eventWriter writes server-sent events, one write and one flush each. All that is the same in every chunk is encoded once.
+type eventWriter struct {
+	w       http.ResponseWriter
+	flusher http.Flusher
+	j       *job
+	head    []byte // up to the stamp
+	buf     []byte
+	sentNS  int64
+	tokens  int                      // written so far, counted where usage is in every chunk
+	sleep   func(time.Duration) bool // false where client or server left meanwhile
+
+	malformed bool // the next chunk
+}
+
+// stampWidth is the number of digits of a time in nanoseconds, until the year 2286.
+const stampWidth = 19
+
+func newEventWriter(w http.ResponseWriter, j *job, model string) *eventWriter {
+	object := "text_completion"
+	if j.chat {
+		object = "chat.completion.chunk"
+	}
+	head := `data: {"id":"` + j.id + `","object":"` + object + `","created":` + strconv.FormatInt(j.created, 10) +
+		`,"model":` + quote(model) + `,"sim_sent_ns":`
+	flusher, _ := w.(http.Flusher)
+	return &eventWriter{w: w, flusher: flusher, j: j, head: []byte(head)}
+}
+
+func (e *eventWriter) flush() {
+	if e.flusher != nil {
+		e.flusher.Flush()
+	}
+}
+
+// begin writes the headers.
+func (e *eventWriter) begin() {
+	h := e.w.Header()
+	h.Set("Content-Type", "text/event-stream; charset=utf-8")
+	h.Set("Cache-Control", "no-cache")
+	h.Set("X-Request-Id", e.j.id)
+	e.w.WriteHeader(http.StatusOK)
+	e.flush()
+}
+
+// chunk writes an event with one choice. finish and usage are JSON; delta is an object for a chat and bare text that needs no
+// escape for a completion.
+func (e *eventWriter) chunk(delta, finish, usage string) error {
+	b := e.open(usage)
+	if e.j.chat {
+		b = append(b, `,"choices":[{"index":0,"delta":`...)
+		b = append(b, delta...)
+	} else {
+		b = append(b, `,"choices":[{"index":0,"text":"`...)
+		b = append(b, delta...)
+		b = append(b, '"')
+	}
+	b = append(b, `,"logprobs":null,"finish_reason":`...)
+	b = append(b, finish...)
+	b = append(b, "}]}\n\n"...)
+	return e.stampAndWrite(b)
+}
+
+// usageChunk writes the event that carries usage and no choice.
+func (e *eventWriter) usageChunk(usage string) error {
+	return e.stampAndWrite(append(e.open(usage), ",\"choices\":[]}\n\n"...))
+}
+
+func (e *eventWriter) open(usage string) []byte {
+	b := append(e.buf[:0], e.head...)
+	b = append(b, "0000000000000000000"[:stampWidth]...)
+	b = append(b, `,"usage":`...)
+	return append(b, usage...)
+}
+
+func (e *eventWriter) stampAndWrite(b []byte) error {
+	e.buf = b
+	if e.malformed {
+		b = append(b[:len(b)-4], "\n\n"...) // loses the brackets at the end
+	}
+	first := b
+	if at := e.j.fault.SplitAt; at > 0 && at < len(b) {
+		first = b[:at]
+	}
+	e.sentNS = time.Now().UnixNano()
+	strconv.AppendInt(b[len(e.head):len(e.head)], e.sentNS, 10)
+	if _, err := e.w.Write(first); err != nil {
+		return err
+	}
+	e.flush()
+	if len(first) == len(b) {
+		return nil
+	}
+	if !e.sleep(time.Duration(e.j.fault.SplitDelay)) {
+		return errClientLeft
+	}
+	if _, err := e.w.Write(b[len(first):]); err != nil {
+		return err
+	}
+	e.flush()
+	return nil
+}
+
+// raw writes an event that carries no stamp.
+func (e *eventWriter) raw(event string) error {
+	if _, err := e.w.Write([]byte(event)); err != nil {
+		return err
+	}
+	e.flush()
+	return nil
+}
+
+func (e *eventWriter) comment(text string) error { return e.raw(text) }
+
+// disconnect closes the connection under the answer: with RST or with FIN.
+func (e *eventWriter) disconnect(reset bool) {
+	conn, _, err := http.NewResponseController(e.w).Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler) // not HTTP/1: net/http then resets the stream
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok && reset {
+		_ = tcp.SetLinger(0)
+	}
+	_ = conn.Close()
+}
+
+// writeErrorStream answers 200 with an error event and [DONE].
+func writeErrorStream(w http.ResponseWriter, e *apiError) {
+	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	writeBody(w, []byte("data: "+string(errorBody(e.status, e.message, e.param))+"\n\ndata: [DONE]\n\n"))
+}
