@@ -1,0 +1,167 @@
+/**
+ * Type declarations of the k6 extension xk6-safeqps.
+ *
+ * Times are milliseconds. Where an option is a `Duration`, a number is milliseconds and a string carries its unit, as
+ * everywhere in k6.
+ */
+
+declare module 'k6/x/llm' {
+  /** Milliseconds as a number, or a string such as "800ms", "30s", "1m30s". */
+  export type Duration = number | string;
+
+  /** The API that a request speaks. */
+  export type API = 'chat' | 'completions' | 'responses' | 'messages';
+
+  /** Limits of one request for `llm_goodput`. A limit on something that was not measured is not met. */
+  export interface SLO {
+    /** Time to first token. */
+    ttft?: Duration;
+    /** Time per output token after the first. */
+    tpot?: Duration;
+    /** The longest gap between two chunks. */
+    itl?: Duration;
+    /** From send to the last byte of the answer. */
+    e2e?: Duration;
+  }
+
+  /** Prices in currency units for a million tokens. */
+  export interface Cost {
+    prompt?: number;
+    completion?: number;
+    /** For prompt tokens that the server took from its cache; default: the price of `prompt`. */
+    cached?: number;
+  }
+
+  export interface ClientOptions {
+    /** Where the API lives, e.g. "http://127.0.0.1:8000/v1". A URL without a path gets "/v1". */
+    baseURL: string;
+    /** Sent as a bearer token (for `messages` as `x-api-key`). Appears in no log, error, tag or result. */
+    apiKey?: string;
+    /** The model that requests without a `model` of their own ask for. */
+    model?: string;
+    /** Headers of every request. */
+    headers?: Record<string, string>;
+    /** Bounds the whole request. Default: 10 minutes. */
+    timeout?: Duration;
+    /** Bounds the time without output, from the send on; comments and heartbeats do not count. Default: none. */
+    idleTimeout?: Duration;
+    /** What `chat()` speaks. Default: "chat". */
+    api?: API;
+    /** A tiktoken encoding that counts tokens where the server does not, e.g. "cl100k_base". */
+    tokenizer?: string;
+    slo?: SLO;
+    cost?: Cost;
+    /** Tags of every sample. */
+    tags?: Record<string, string | number | boolean>;
+    /** The share of streams whose ITL samples are published, for very long runs. Default: 1. */
+    itlSampling?: number;
+    /** Ask for usage with `stream_options.include_usage`. Default: true. */
+    includeUsage?: boolean;
+    /** Throw where a request fails. Default: false, a failed request returns with `ok: false`. */
+    throw?: boolean;
+  }
+
+  /** Models a user who leaves: exactly one of the two. */
+  export type AbortAfter = { tokens: number } | { ms: number };
+
+  /** The provider's own request body, with its own names, and our fields beside them. */
+  export interface Request {
+    model?: string;
+    messages?: unknown[];
+    prompt?: string | string[] | number[];
+    input?: unknown;
+    max_tokens?: number;
+    max_completion_tokens?: number;
+    /** Default: true. With false, E2E and tokens are measured; TTFT and ITL are absent. */
+    stream?: boolean;
+
+    slo?: SLO;
+    tags?: Record<string, string | number | boolean>;
+    abortAfter?: AbortAfter;
+    /** When this request should start, in milliseconds since 1970: gives `llm_schedule_delay`. */
+    dueTime?: number;
+    /** The row of a trace that this request is. */
+    row?: number;
+    /** Workload class: the tag `class`. */
+    class?: string;
+    /** The prompt length that was aimed at: gives `llm_prompt_tokens_error`. */
+    promptTokens?: number;
+    throw?: boolean;
+
+    [providerField: string]: unknown;
+  }
+
+  export type ErrorType =
+    | 'dns' | 'connect' | 'tls' | 'timeout' | 'idle_timeout' | 'http_4xx' | 'http_429' | 'http_5xx'
+    | 'stream_truncated' | 'stream_error' | 'decode' | 'context_length' | 'interrupted';
+
+  export interface ToolCall {
+    id: string;
+    name: string;
+    arguments: string;
+  }
+
+  export interface Usage {
+    /** A number that nobody reported is null. */
+    promptTokens: number | null;
+    completionTokens: number | null;
+    cachedTokens: number | null;
+    reasoningTokens: number | null;
+    /** Who counted the completion tokens; "chunks": nobody did, and metrics count chunks instead. */
+    source: 'server' | 'tokenizer' | 'chunks';
+  }
+
+  /** Milliseconds; null where undefined. */
+  export interface Timings {
+    ttft: number | null;
+    ttftText: number | null;
+    tpot: number | null;
+    e2e: number | null;
+    scheduleDelay: number | null;
+    /** The gap before each chunk but the first. */
+    itl: number[];
+  }
+
+  export interface Response {
+    ok: boolean;
+    outcome: 'ok' | 'failed' | 'cancelled';
+    /** HTTP status, 0 where none came. */
+    status: number;
+    error: { type: ErrorType; message: string } | null;
+    /** What a cancelled or interrupted request was waiting for. */
+    cancelPhase: 'queued' | 'prefill' | 'decode' | null;
+    text: string;
+    reasoning: string;
+    refusal: string;
+    toolCalls: ToolCall[];
+    finishReason: string | null;
+    /** When the request was sent: milliseconds since 1970, with a fraction. */
+    startTime: number;
+    usage: Usage;
+    /** How many chunks carried output. */
+    chunks: number;
+    timings: Timings;
+    /** Whether the request met its SLO; null where none was set. */
+    goodput: boolean | null;
+    cost: number | null;
+    /** As the server says. */
+    requestId: string | null;
+    model: string | null;
+  }
+
+  export class Client {
+    constructor(options: ClientOptions);
+    /** Sends a request in the client's own `api` and waits for the end of its answer. */
+    chat(request: Request): Response;
+    asyncChat(request: Request): Promise<Response>;
+    completions(request: Request): Response;
+    asyncCompletions(request: Request): Promise<Response>;
+    responses(request: Request): Response;
+    asyncResponses(request: Request): Promise<Response>;
+    messages(request: Request): Response;
+    asyncMessages(request: Request): Promise<Response>;
+  }
+
+  const llm: { Client: typeof Client };
+  export default llm;
+}

@@ -1,0 +1,342 @@
+package llm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/grafana/sobek"
+	"go.k6.io/k6/lib"
+	"go.k6.io/k6/lib/netext/httpext"
+	"go.k6.io/k6/metrics"
+	"golang.org/x/time/rate"
+
+	"github.com/safeqps/xk6-safeqps/llm/wire"
+)
+
+// client is what `new llm.Client({…})` gives. It belongs to one VU.
+type client struct {
+	module   *moduleInstance
+	options  clientOptions
+	inFlight *atomic.Int64 // of the process
+	warned   bool
+}
+
+// prepared is a request that is ready to be sent: everything that needs the JavaScript runtime is done.
+type prepared struct {
+	api        wire.API
+	request    request
+	body       []byte
+	streamed   bool
+	state      *lib.State
+	rpsLimit   *rate.Limiter
+	tags       metrics.TagsAndMeta // the VU's, with the client's and the request's
+	model      string
+	maxTokens  int
+	promptText func() string
+}
+
+// prepare checks a request and builds its body. Its errors are wrong use, and are thrown.
+func (c *client) prepare(api wire.API, value sobek.Value) (*prepared, error) {
+	state := c.module.vu.State()
+	if state == nil {
+		return nil, errors.New("llm: requests can be sent in VU code only, not in the init context")
+	}
+	values, ok := exportObject(value)
+	if !ok {
+		return nil, &OptionError{What: "llm request", Found: describeValue(value), Expected: "an object: the provider's request body"}
+	}
+	req, err := parseRequest(values, &c.options)
+	if err != nil {
+		return nil, err
+	}
+	body, streamed, err := wire.BuildRequest(api, req.body, wire.RequestOptions{
+		Model: c.options.model, IncludeUsage: c.options.includeUsage,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("llm request: %w", err)
+	}
+
+	p := &prepared{
+		api: api, request: req, body: body, streamed: streamed, rpsLimit: state.RPSLimit,
+		tags: state.Tags.GetCurrentValues(), model: c.options.model, maxTokens: maxTokens(req.body),
+		promptText: func() string { return promptText(req.body) },
+	}
+	if model, ok := req.body["model"].(string); ok && model != "" {
+		p.model = model
+	}
+	for _, tags := range []map[string]string{c.options.tags, req.tags} {
+		for name, value := range tags {
+			p.tags.SetTag(name, value)
+		}
+	}
+	p.state = c.quietState(state)
+
+	return p, nil
+}
+
+// quietState is the VU's state for one request through k6's HTTP machinery: the limit on requests per second is waited
+// for here, where an interrupted iteration ends the wait, and the bodies are left out of --http-debug=full, since
+// dumping an answer would hold every token back until its end.
+func (c *client) quietState(state *lib.State) *lib.State {
+	own := *state
+	own.RPSLimit = nil
+	if own.Options.HTTPDebug.String == "full" {
+		own.Options.HTTPDebug.String = "headers"
+		if !c.warned {
+			c.warned = true
+			state.Logger.Warn("llm: --http-debug=full shows headers only for llm requests: " +
+				"dumping a stream would hold its tokens back until it ends")
+		}
+	}
+
+	return &own
+}
+
+// send runs a prepared request to its end. It never touches the JavaScript runtime and so may run on any goroutine.
+func (c *client) send(ctx context.Context, p *prepared) *Exchange {
+	own := p.tags.Tags.With("api", string(p.api))
+	if p.model != "" {
+		own = own.With("model", p.model)
+	}
+	if p.request.class != "" {
+		own = own.With("class", p.request.class)
+	}
+	ex := &Exchange{
+		API: p.api, Model: p.model, Row: p.request.row, Class: p.request.class, Tags: own,
+		Due: p.request.due, Streamed: p.streamed,
+		PromptTokensAsked: p.request.promptTokens, CompletionTokensAsked: p.maxTokens,
+	}
+	dec := wire.NewDecoder(p.api)
+	err := waitForTurn(ctx, p.rpsLimit)
+	c.announce(p, ex)
+	if err == nil {
+		err = c.exchange(ctx, p, ex, dec)
+	} else {
+		ex.Timeline.Sent = time.Now()
+	}
+	ex.End = time.Now()
+	ex.InFlight = c.inFlight.Add(-1)
+	ex.Message = dec.Message()
+	c.settle(p, ex, err)
+	p.state.Samples <- ex // not PushIfNotDone: what an interrupted request had is kept
+
+	return ex
+}
+
+// exchange sends the request and reads the answer; the error says how it ended.
+func (c *client) exchange(ctx context.Context, p *prepared, ex *Exchange, dec *wire.Decoder) error {
+	state := *p.state
+	out := &call{
+		next: state.Transport, vuCtx: ctx, host: c.options.baseURL.Host, secret: c.secretHeader(p.api),
+		ex: ex, dec: dec, idle: c.options.idleTimeout, abort: p.request.abortAfter,
+	}
+	state.Transport = out
+	defer out.close()
+
+	parsed, err := c.httpRequest(p, &state)
+	if err != nil {
+		return err
+	}
+
+	// The iteration's own context ends the request through the call. It is kept from k6's machinery, which would throw
+	// the http_req_* samples of an interrupted request away.
+	_, err = httpext.MakeRequest(context.WithoutCancel(ctx), &state, parsed)
+	if out.err != nil || out.consumed {
+		return out.err
+	}
+
+	return err
+}
+
+// waitForTurn keeps k6's own limit on requests per second.
+func waitForTurn(ctx context.Context, limit *rate.Limiter) error {
+	if limit == nil {
+		return nil
+	}
+	if err := limit.Wait(ctx); err != nil {
+		return errTestEnds
+	}
+
+	return nil
+}
+
+// announce tells k6 and the outputs that a request starts.
+func (c *client) announce(p *prepared, ex *Exchange) {
+	now := time.Now()
+	p.state.Samples <- &Started{
+		Sent: now, Due: ex.Due, Row: ex.Row, Class: ex.Class, Tags: ex.Tags,
+		sample: metrics.Sample{
+			TimeSeries: metrics.TimeSeries{Metric: c.module.instruments.inFlight, Tags: ex.Tags},
+			Time:       now, Value: float64(c.inFlight.Add(1)), Metadata: p.tags.Metadata,
+		},
+	}
+}
+
+// httpRequest is the request as k6/http would have parsed it.
+func (c *client) httpRequest(p *prepared, state *lib.State) (*httpext.ParsedHTTPRequest, error) {
+	endpoint := c.options.baseURL.JoinPath(p.api.Path())
+	target, err := httpext.NewURL(endpoint.String(), endpoint.String())
+	if err != nil {
+		return nil, fmt.Errorf("llm request: %w", err)
+	}
+	header := http.Header{}
+	header.Set("Content-Type", "application/json")
+	header.Set("Accept-Encoding", "identity")
+	if p.streamed {
+		header.Set("Accept", "text/event-stream")
+	}
+	if agent := state.Options.UserAgent; agent.String != "" {
+		header.Set("User-Agent", agent.String)
+	}
+	if p.api == wire.Messages {
+		header.Set("Anthropic-Version", "2023-06-01")
+	}
+
+	req := &http.Request{Method: http.MethodPost, URL: target.GetURL(), Header: header}
+	cookies := map[string]*httpext.HTTPRequestCookie{}
+	if state.CookieJar != nil {
+		httpext.SetRequestCookies(req, state.CookieJar, cookies)
+	}
+
+	return &httpext.ParsedHTTPRequest{
+		URL:              &target,
+		Body:             bytes.NewBuffer(p.body),
+		Req:              req,
+		Timeout:          c.options.timeout,
+		Throw:            true, // k6 then leaves the error to us
+		ResponseType:     httpext.ResponseTypeNone,
+		ResponseCallback: func(status int) bool { return status >= 200 && status < 400 },
+		Redirects:        state.Options.MaxRedirects,
+		ActiveJar:        state.CookieJar,
+		Cookies:          cookies,
+		TagsAndMeta:      p.tags.Clone(),
+	}, nil
+}
+
+// secretHeader holds what may carry a key: the API key itself and the user's own headers.
+func (c *client) secretHeader(api wire.API) http.Header {
+	header := http.Header{}
+	if c.options.apiKey != "" {
+		if api == wire.Messages {
+			header.Set("X-Api-Key", c.options.apiKey)
+		} else {
+			header.Set("Authorization", "Bearer "+c.options.apiKey)
+		}
+	}
+	for name, value := range c.options.headers {
+		header.Set(name, value)
+	}
+
+	return header
+}
+
+func (c *client) secrets() []string {
+	secrets := []string{c.options.apiKey}
+	for name, value := range c.options.headers {
+		switch strings.ToLower(name) {
+		case "authorization", "proxy-authorization", "x-api-key", "api-key", "cookie":
+			secrets = append(secrets, value)
+			if _, token, ok := strings.Cut(value, " "); ok {
+				secrets = append(secrets, token)
+			}
+		}
+	}
+
+	return secrets
+}
+
+// settle judges how the request ended, and turns it into samples.
+func (c *client) settle(p *prepared, ex *Exchange, err error) {
+	switch {
+	case err == nil:
+		ex.Outcome = OutcomeOK
+	case errors.Is(err, errAbandoned):
+		ex.Outcome = OutcomeCancelled
+		ex.CancelPhase = phaseOf(ex)
+	default:
+		why := classify(err, ex.Status != 0)
+		ex.Outcome, ex.ErrorType, ex.ErrorText = OutcomeFailed, why.kind, redact(why.text, c.secrets())
+		if why.kind == errorInterrupted {
+			ex.CancelPhase = phaseOf(ex)
+		}
+	}
+	count := func(text string) int { return c.options.tokenizer.Count(text) }
+	if c.options.tokenizer == nil {
+		count = nil
+	}
+	ex.countTokens(count, p.promptTextIf(count != nil && ex.Message.Usage.PromptTokens == nil))
+	ex.price(c.options.cost)
+	ex.judge(p.request.slo)
+
+	keep := c.options.itlSampling >= 1 ||
+		rand.Float64() < c.options.itlSampling //nolint:gosec // which streams are sampled guards nothing
+	ex.sample(c.module.instruments, p.tags.Metadata, keep)
+
+	if ex.Outcome == OutcomeFailed && ex.ErrorType != errorInterrupted && !p.request.throw {
+		p.state.Logger.WithField("error_type", string(ex.ErrorType)).
+			WithField("status", ex.Status).Warn("LLM request failed: " + ex.ErrorText)
+	}
+}
+
+func (p *prepared) promptTextIf(wanted bool) string {
+	if !wanted {
+		return ""
+	}
+
+	return p.promptText()
+}
+
+func phaseOf(ex *Exchange) CancelPhase {
+	switch {
+	case ex.Timeline.Chunks() > 0:
+		return PhaseDecode
+	case ex.Status != 0:
+		return PhasePrefill
+	default:
+		return PhaseQueued
+	}
+}
+
+// maxTokens is the length that a request asks for, 0 where it does not say.
+func maxTokens(body map[string]any) int {
+	for _, name := range []string{"max_completion_tokens", "max_tokens", "max_output_tokens"} {
+		if n, ok := number(body[name]); ok && n > 0 {
+			return int(n)
+		}
+	}
+
+	return 0
+}
+
+// promptText gathers the text of a prompt, for counting its tokens.
+func promptText(body map[string]any) string {
+	var b strings.Builder
+	var gather func(v any)
+	gather = func(v any) {
+		switch v := v.(type) {
+		case string:
+			b.WriteString(v)
+			b.WriteByte('\n')
+		case []any:
+			for _, item := range v {
+				gather(item)
+			}
+		case map[string]any:
+			for _, name := range []string{"content", "text"} {
+				gather(v[name])
+			}
+		}
+	}
+	for _, name := range []string{"instructions", "system", "messages", "prompt", "input"} {
+		gather(body[name])
+	}
+
+	return b.String()
+}

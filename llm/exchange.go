@@ -1,0 +1,336 @@
+package llm
+
+import (
+	"time"
+
+	"go.k6.io/k6/metrics"
+
+	"github.com/safeqps/xk6-safeqps/llm/stream"
+	"github.com/safeqps/xk6-safeqps/llm/wire"
+)
+
+// Outcome says how a request ended.
+type Outcome string
+
+// The outcomes of a request that was started.
+const (
+	OutcomeOK        Outcome = "ok"
+	OutcomeFailed    Outcome = "failed"
+	OutcomeCancelled Outcome = "cancelled" // the modelled user left
+)
+
+// CancelPhase says what a cancelled or interrupted request was waiting for, as far as a client can see.
+type CancelPhase string
+
+// The phases in which a request can be cancelled.
+const (
+	PhaseQueued  CancelPhase = "queued"  // no response header had come
+	PhasePrefill CancelPhase = "prefill" // the header had come, no chunk yet
+	PhaseDecode  CancelPhase = "decode"  // chunks were coming
+)
+
+// TokenSource says who counted tokens.
+type TokenSource string
+
+// The sources of token counts, from the best to the last resort.
+const (
+	SourceServer    TokenSource = "server"    // the usage that the server reported
+	SourceTokenizer TokenSource = "tokenizer" // the client's tokenizer, over the text that came
+	SourceChunks    TokenSource = "chunks"    // the number of chunks: a lower bound, never used for TPOT
+)
+
+// Started is a request that has just been sent. It reaches outputs before the request's [Exchange] does, so that they
+// know what is in flight.
+type Started struct {
+	Sent   time.Time
+	Due    time.Time // zero: no due time
+	Row    int64     // -1: not a row of a trace
+	Class  string
+	Tags   *metrics.TagSet
+	sample metrics.Sample
+}
+
+// GetSamples implements metrics.SampleContainer: the llm_in_flight gauge.
+func (s *Started) GetSamples() []metrics.Sample { return []metrics.Sample{s.sample} }
+
+// Exchange is one request and its answer: everything that was measured of it. As a metrics.SampleContainer it carries
+// the request's samples to k6, and itself to outputs that want the whole record.
+type Exchange struct {
+	API   wire.API
+	Model string // as asked for
+	Row   int64  // of the trace, -1 where there is none
+	Class string
+	Tags  *metrics.TagSet // of every sample
+
+	Due      time.Time // zero: no due time
+	Timeline stream.Timeline
+	End      time.Time // when the client was done with it
+	Streamed bool      // a stream was asked for
+
+	Outcome     Outcome
+	ErrorType   wire.ErrorType // "" unless failed
+	ErrorText   string
+	CancelPhase CancelPhase // "" unless cancelled or interrupted
+	Status      int         // HTTP status, 0 where none came
+	Message     *wire.Message
+
+	PromptTokensAsked     int // 0: not stated
+	CompletionTokensAsked int // max_tokens, 0: not stated
+
+	PromptTokens     *int // nil: nobody counted
+	CompletionTokens *int // nil: nobody counted
+	TokenSource      TokenSource
+
+	InFlight int64 // requests of this process still being served when this one ended
+
+	Goodput *bool // nil: it can not be judged
+	Cost    *float64
+
+	samples []metrics.Sample
+}
+
+// GetSamples implements metrics.SampleContainer.
+func (e *Exchange) GetSamples() []metrics.Sample { return e.samples }
+
+// TPOT is the exchange's time per output token, by tokens that were counted by the server or a tokenizer.
+func (e *Exchange) TPOT() (time.Duration, bool) {
+	if e.CompletionTokens == nil {
+		return 0, false
+	}
+
+	return e.Timeline.TPOT(*e.CompletionTokens)
+}
+
+// ScheduleDelay is the actual send minus the due time.
+func (e *Exchange) ScheduleDelay() (time.Duration, bool) {
+	if e.Due.IsZero() {
+		return 0, false
+	}
+
+	return e.Timeline.Sent.Sub(e.Due), true
+}
+
+// TokensPerChunk is how many completion tokens a chunk held on average.
+func (e *Exchange) TokensPerChunk() (float64, bool) {
+	if e.CompletionTokens == nil || e.Timeline.Chunks() == 0 {
+		return 0, false
+	}
+
+	return float64(*e.CompletionTokens) / float64(e.Timeline.Chunks()), true
+}
+
+// meets reports whether the exchange keeps the limits. A limit on something that was not measured is not met.
+func (e *Exchange) meets(s slo) bool {
+	within := func(limit *time.Duration, measured time.Duration, ok bool) bool {
+		return limit == nil || (ok && measured <= *limit)
+	}
+	ttft, okTTFT := e.Timeline.TTFT()
+	tpot, okTPOT := e.TPOT()
+	e2e, okE2E := e.Timeline.E2E()
+	gap, okGap := e.Timeline.MaxGap()
+
+	return within(s.ttft, ttft, okTTFT) && within(s.tpot, tpot, okTPOT) &&
+		within(s.e2e, e2e, okE2E) && within(s.itl, gap, okGap)
+}
+
+// judge sets Goodput. A failed request did not meet its objectives. A request whose user left says nothing, unless it
+// had broken one of them by then.
+func (e *Exchange) judge(s slo) {
+	if s.empty() {
+		return
+	}
+	switch e.Outcome {
+	case OutcomeOK:
+		good := e.meets(s)
+		e.Goodput = &good
+	case OutcomeFailed:
+		bad := false
+		e.Goodput = &bad
+	case OutcomeCancelled:
+		waited := e.End.Sub(e.Timeline.Sent)
+		_, answered := e.Timeline.TTFT()
+		if (s.ttft != nil && !answered && waited > *s.ttft) || !e.meets(slo{ttft: onlyIf(answered, s.ttft)}) {
+			bad := false
+			e.Goodput = &bad
+		}
+	}
+}
+
+func onlyIf(condition bool, d *time.Duration) *time.Duration {
+	if !condition {
+		return nil
+	}
+
+	return d
+}
+
+// countTokens settles how many tokens came, and who says so.
+func (e *Exchange) countTokens(count func(string) int, promptText string) {
+	usage := e.Message.Usage
+	e.PromptTokens = usage.PromptTokens
+	if usage.CompletionTokens != nil {
+		e.CompletionTokens, e.TokenSource = usage.CompletionTokens, SourceServer
+
+		return
+	}
+	if n := e.Timeline.Tokens(); n > 0 {
+		// Interrupted before its usage came, but the server had counted chunk by chunk.
+		e.CompletionTokens, e.TokenSource = &n, SourceServer
+
+		return
+	}
+	e.TokenSource = SourceChunks
+	if count == nil {
+		return
+	}
+	e.TokenSource = SourceTokenizer
+	n := count(e.Message.Reasoning) + count(e.Message.Text) + count(e.Message.Refusal)
+	for _, call := range e.Message.ToolCalls {
+		n += count(call.Name) + count(call.Arguments)
+	}
+	e.CompletionTokens = &n
+	if e.PromptTokens == nil && promptText != "" {
+		p := count(promptText)
+		e.PromptTokens = &p
+	}
+}
+
+// price sets Cost from the tokens that were counted.
+func (e *Exchange) price(p *price) {
+	if p == nil || e.PromptTokens == nil || e.CompletionTokens == nil {
+		return
+	}
+	cached := 0
+	if c := e.Message.Usage.CachedTokens; c != nil {
+		cached = min(*c, *e.PromptTokens)
+	}
+	const perMillion = 1e-6
+	cost := perMillion * (p.prompt*float64(*e.PromptTokens-cached) + p.cached*float64(cached) +
+		p.completion*float64(*e.CompletionTokens))
+	e.Cost = &cost
+}
+
+// sampler collects the samples of one exchange.
+type sampler struct {
+	tags     *metrics.TagSet
+	metadata map[string]string
+	samples  []metrics.Sample
+}
+
+func (s *sampler) addTagged(m *metrics.Metric, tags *metrics.TagSet, at time.Time, value float64) {
+	s.samples = append(s.samples, metrics.Sample{
+		TimeSeries: metrics.TimeSeries{Metric: m, Tags: tags},
+		Time:       at, Value: value, Metadata: s.metadata,
+	})
+}
+
+func (s *sampler) add(m *metrics.Metric, at time.Time, value float64) {
+	s.addTagged(m, s.tags, at, value)
+}
+
+// sample turns the exchange into k6 samples, each stamped at the time at which the thing happened. What is absent has no
+// sample. keepITL says whether this exchange's ITL samples are published (see the option itlSampling).
+func (e *Exchange) sample(m *instruments, metadata map[string]string, keepITL bool) {
+	tl := &e.Timeline
+	s := &sampler{tags: e.Tags, metadata: metadata, samples: make([]metrics.Sample, 0, 20+tl.Chunks())}
+
+	if delay, ok := e.ScheduleDelay(); ok {
+		s.add(m.scheduleDelay, tl.Sent, metrics.D(delay))
+	}
+	if ttft, ok := tl.TTFT(); ok {
+		s.add(m.ttft, tl.Sent.Add(ttft), metrics.D(ttft))
+	}
+	if ttft, ok := tl.TTFTText(); ok {
+		s.add(m.ttftText, tl.Sent.Add(ttft), metrics.D(ttft))
+	}
+	if keepITL {
+		for at, gap := range tl.Gaps {
+			s.add(m.itl, tl.Sent.Add(at), metrics.D(gap))
+		}
+	}
+	e.sampleTokens(m, s)
+	if e.Outcome == OutcomeOK {
+		// The decode speed and the length of an answer are known only of a whole one.
+		if tpot, ok := e.TPOT(); ok {
+			last, _ := tl.LastChunk()
+			s.add(m.tpot, tl.Sent.Add(last), metrics.D(tpot))
+		}
+		if rate, ok := outputRate(e); ok {
+			last, _ := tl.LastChunk()
+			s.add(m.outputTPS, tl.Sent.Add(last), rate)
+		}
+		if e2e, ok := tl.E2E(); ok {
+			s.add(m.e2e, tl.Sent.Add(e2e), metrics.D(e2e))
+		}
+	}
+	e.sampleOutcome(m, s)
+	e.samples = s.samples
+}
+
+func outputRate(e *Exchange) (float64, bool) {
+	if e.CompletionTokens == nil {
+		return 0, false
+	}
+
+	return e.Timeline.OutputRate(*e.CompletionTokens)
+}
+
+func (e *Exchange) sampleTokens(m *instruments, s *sampler) {
+	if e.PromptTokens != nil {
+		source := SourceServer
+		if e.Message.Usage.PromptTokens == nil {
+			source = SourceTokenizer
+		}
+		s.addTagged(m.promptTokens, e.Tags.With("source", string(source)), e.End, float64(*e.PromptTokens))
+		if e.PromptTokensAsked > 0 && source == SourceServer {
+			s.add(m.promptTokensError, e.End, float64(*e.PromptTokens-e.PromptTokensAsked))
+		}
+	}
+	switch {
+	case e.CompletionTokens != nil:
+		s.addTagged(m.completionTokens, e.Tags.With("source", string(e.TokenSource)), e.End, float64(*e.CompletionTokens))
+	case e.Timeline.Chunks() > 0:
+		s.addTagged(m.completionTokens, e.Tags.With("source", string(SourceChunks)), e.End, float64(e.Timeline.Chunks()))
+	}
+	if n, ok := e.TokensPerChunk(); ok {
+		s.add(m.chunkTokens, e.End, n)
+	}
+	if n := e.Message.Usage.CachedTokens; n != nil {
+		s.addTagged(m.cachedTokens, e.Tags.With("source", string(SourceServer)), e.End, float64(*n))
+	}
+	if n := e.Message.Usage.ReasoningTokens; n != nil {
+		s.addTagged(m.reasoningTokens, e.Tags.With("source", string(SourceServer)), e.End, float64(*n))
+	}
+	if e.Cost != nil {
+		s.add(m.cost, e.End, *e.Cost)
+	}
+}
+
+func (e *Exchange) sampleOutcome(m *instruments, s *sampler) {
+	tags := e.Tags.With("outcome", string(e.Outcome))
+	if e.CancelPhase != "" {
+		tags = tags.With("cancel_phase", string(e.CancelPhase))
+	}
+	s.addTagged(m.requests, tags, e.End, 1)
+
+	if e.Outcome != OutcomeCancelled {
+		// A user who leaves is neither a success nor a failure of the service.
+		s.add(m.success, e.End, indicator(e.Outcome == OutcomeOK))
+	}
+	s.add(m.http5xx, e.End, indicator(e.Status >= 500))
+	if e.ErrorType != "" {
+		s.addTagged(m.errors, e.Tags.With("error_type", string(e.ErrorType)), e.End, 1)
+	}
+	s.add(m.inFlight, e.End, float64(e.InFlight))
+	if e.Goodput != nil {
+		s.add(m.goodput, e.End, indicator(*e.Goodput))
+	}
+}
+
+func indicator(b bool) float64 {
+	if b {
+		return 1
+	}
+
+	return 0
+}

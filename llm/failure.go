@@ -1,0 +1,106 @@
+package llm
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/safeqps/xk6-safeqps/llm/stream"
+	"github.com/safeqps/xk6-safeqps/llm/wire"
+)
+
+// The error types that a transport can show; package wire has those that a body can.
+const (
+	errorDNS         wire.ErrorType = "dns"
+	errorConnect     wire.ErrorType = "connect"
+	errorTLS         wire.ErrorType = "tls"
+	errorTimeout     wire.ErrorType = "timeout"
+	errorIdleTimeout wire.ErrorType = "idle_timeout"
+	errorInterrupted wire.ErrorType = "interrupted"
+)
+
+// The reasons for which the client itself ends a request, as causes of its context.
+var (
+	errIdle      = errors.New("no output came within idleTimeout")
+	errAbandoned = errors.New("the modelled user left (abortAfter)")
+	errTestEnds  = errors.New("the iteration was interrupted while the request was in flight")
+	errDrained   = errors.New("the connection stayed open after the answer had ended")
+)
+
+// failure is why a request did not end well.
+type failure struct {
+	kind wire.ErrorType
+	text string
+}
+
+// classify names the failure that an error of the transport, the body or the decoder stands for. answered says whether
+// the response header had come.
+func classify(err error, answered bool) failure {
+	var (
+		wireErr   *wire.Error
+		dnsErr    *net.DNSError
+		opErr     *net.OpError
+		headerErr tls.RecordHeaderError
+		certErr   *tls.CertificateVerificationError
+		alertErr  tls.AlertError
+		rootsErr  x509.UnknownAuthorityError
+		timeout   net.Error
+	)
+	switch {
+	case errors.As(err, &wireErr):
+		return failure{wireErr.Type, wireErr.Error()}
+	case errors.Is(err, errIdle):
+		return failure{errorIdleTimeout, errIdle.Error()}
+	case errors.Is(err, errTestEnds), errors.Is(err, context.Canceled):
+		return failure{errorInterrupted, errTestEnds.Error()}
+	case errors.Is(err, stream.ErrEventTooLong):
+		return failure{wire.ErrDecode, err.Error()}
+	case errors.As(err, &dnsErr):
+		return failure{errorDNS, err.Error()}
+	case errors.As(err, &headerErr), errors.As(err, &certErr), errors.As(err, &alertErr), errors.As(err, &rootsErr),
+		strings.Contains(err.Error(), "tls: "):
+		return failure{errorTLS, err.Error()}
+	case errors.As(err, &opErr) && opErr.Op == "dial":
+		return failure{errorConnect, err.Error()}
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return failure{errorTimeout, "no complete answer within timeout"}
+	case answered:
+		return failure{wire.ErrTruncated, "the answer broke off: " + brokenBy(err)}
+	default:
+		return failure{errorConnect, "the connection broke before an answer: " + brokenBy(err)}
+	}
+}
+
+func brokenBy(err error) string {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return "the server closed the connection"
+	}
+
+	return err.Error()
+}
+
+// redact takes secrets out of a text that comes from elsewhere: servers like to quote the key they refuse.
+func redact(text string, secrets []string) string {
+	for _, secret := range secrets {
+		if len(secret) >= 4 {
+			text = strings.ReplaceAll(text, secret, "[redacted]")
+		}
+	}
+
+	return text
+}
+
+// RequestError is what a failed request throws where `throw` is set.
+type RequestError struct {
+	Type    wire.ErrorType
+	Message string
+}
+
+func (e *RequestError) Error() string {
+	return fmt.Sprintf("llm request failed (%s): %s", e.Type, e.Message)
+}

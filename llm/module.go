@@ -1,0 +1,123 @@
+// Package llm is the k6 module `k6/x/llm`: it sends one request to an LLM service, streams the answer, and times every
+// token. The packages below it do the work and know nothing of k6: wire (the shapes of each API), stream (bytes to token
+// timeline), tokens (tokenizers) and llmtest (a simulated engine).
+package llm
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/grafana/sobek"
+	"go.k6.io/k6/js/common"
+	"go.k6.io/k6/js/modules"
+
+	"github.com/safeqps/xk6-safeqps/llm/wire"
+)
+
+// rootModule is what k6 keeps one of in each process.
+type rootModule struct {
+	inFlight atomic.Int64 // requests being served, as this process sees
+}
+
+// New returns the module for registration with k6.
+func New() modules.Module { return &rootModule{} }
+
+// NewModuleInstance implements modules.Module.
+func (r *rootModule) NewModuleInstance(vu modules.VU) modules.Instance {
+	instruments, err := registerInstruments(vu.InitEnv().Registry)
+	if err != nil {
+		common.Throw(vu.Runtime(), err)
+	}
+
+	return &moduleInstance{vu: vu, instruments: instruments, root: r}
+}
+
+// moduleInstance is the module in one VU.
+type moduleInstance struct {
+	vu          modules.VU
+	instruments *instruments
+	root        *rootModule
+}
+
+// Exports implements modules.Instance.
+func (m *moduleInstance) Exports() modules.Exports {
+	exports := map[string]any{"Client": m.newClient}
+
+	return modules.Exports{Default: exports, Named: exports}
+}
+
+// newClient is the constructor `new llm.Client({…})`.
+func (m *moduleInstance) newClient(call sobek.ConstructorCall) *sobek.Object {
+	rt := m.vu.Runtime()
+	values, ok := exportObject(call.Argument(0))
+	if !ok {
+		common.Throw(rt, &OptionError{
+			What: "llm.Client", Found: describeValue(call.Argument(0)),
+			Expected: `an object of options such as {baseURL: "http://127.0.0.1:8000/v1", model: "m"}`,
+		})
+	}
+	options, err := parseClientOptions(values)
+	if err != nil {
+		common.Throw(rt, err)
+	}
+	c := &client{module: m, options: options, inFlight: &m.root.inFlight}
+
+	for name, api := range map[string]wire.API{
+		"chat": options.api, "completions": wire.Completions, "responses": wire.Responses, "messages": wire.Messages,
+	} {
+		blocking := func(body sobek.Value) (sobek.Value, error) { return c.do(api, body) }
+		async := func(body sobek.Value) (*sobek.Promise, error) { return c.doAsync(api, body) }
+		if err := errors.Join(
+			call.This.Set(name, blocking),
+			call.This.Set("async"+string(name[0]-'a'+'A')+name[1:], async),
+		); err != nil {
+			common.Throw(rt, fmt.Errorf("llm.Client: %w", err))
+		}
+	}
+
+	return nil // `this`, so that `instanceof llm.Client` holds
+}
+
+// do sends a request and waits for the end of its answer. It blocks the VU, which is what a closed loop means; the wait
+// ends with the iteration's context.
+func (c *client) do(api wire.API, body sobek.Value) (sobek.Value, error) {
+	p, err := c.prepare(api, body)
+	if err != nil {
+		return nil, err
+	}
+	ex := c.send(c.module.vu.Context(), p)
+	if c.throws(p, ex) {
+		return nil, &RequestError{Type: ex.ErrorType, Message: ex.ErrorText}
+	}
+
+	return c.module.response(ex), nil
+}
+
+// doAsync sends a request on a goroutine of its own. k6's event loop waits for the callback, and with it for the
+// goroutine.
+func (c *client) doAsync(api wire.API, body sobek.Value) (*sobek.Promise, error) {
+	p, err := c.prepare(api, body)
+	if err != nil {
+		return nil, err
+	}
+	ctx := c.module.vu.Context()
+	promise, resolve, reject := c.module.vu.Runtime().NewPromise()
+	callback := c.module.vu.RegisterCallback()
+	go func() {
+		ex := c.send(ctx, p)
+		callback(func() error {
+			if c.throws(p, ex) {
+				return reject(&RequestError{Type: ex.ErrorType, Message: ex.ErrorText})
+			}
+
+			return resolve(c.module.response(ex))
+		})
+	}()
+
+	return promise, nil
+}
+
+func (c *client) throws(p *prepared, ex *Exchange) bool {
+	return ex.Outcome == OutcomeFailed && (p.request.throw || p.state.Options.Throw.Bool)
+}

@@ -1,0 +1,611 @@
+package llm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.k6.io/k6/metrics"
+	"golang.org/x/time/rate"
+	"gopkg.in/guregu/null.v3"
+)
+
+func TestAWholeAnswer(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		write(w, delta(""), thought("let me see"), delta("Hello"), delta(" world"), finish,
+			"data: {\"choices\":[],\"usage\":{\"prompt_tokens\":11,\"completion_tokens\":6,"+
+				"\"prompt_tokens_details\":{\"cached_tokens\":4},\"completion_tokens_details\":{\"reasoning_tokens\":3}}}\n\n", done)
+	})
+	v := newVU(t)
+	r := v.must(newClient(s, `tags: {tier: "gold"}, cost: {prompt: 1, completion: 2, cached: 0.5}`) + `
+		result = client.chat({messages: [{role: "user", content: "hi"}], max_tokens: 8, class: "short",
+			promptTokens: 10, tags: {n: 1}, slo: {ttft: "1m", itl: "1m", tpot: "1m", e2e: "1m"}});`)
+
+	require.Equal(t, true, r["ok"])
+	require.Equal(t, int64(200), r["status"])
+	require.Nil(t, r["error"])
+	require.Equal(t, "Hello world", r["text"])
+	require.Equal(t, "let me see", r["reasoning"])
+	require.Equal(t, "stop", r["finishReason"])
+	require.Equal(t, "r-1", r["requestId"])
+	require.Equal(t, "m-1", r["model"])
+	require.Equal(t, int64(3), r["chunks"])
+	require.Equal(t, map[string]any{
+		"promptTokens": int64(11), "completionTokens": int64(6), "cachedTokens": int64(4), "reasoningTokens": int64(3),
+		"source": "server",
+	}, r["usage"])
+	require.Equal(t, true, r["goodput"])
+	require.InDelta(t, 1e-6*(7*1+4*0.5+6*2), r["cost"], 1e-15)
+
+	timings := r["timings"].(map[string]any)
+	gaps := timings["itl"].([]float64)
+	require.Len(t, gaps, 2)
+	require.InDelta(t, (gaps[0]+gaps[1])/5, num(timings["tpot"]), 1e-6, "TPOT divides the decode span by tokens, not by chunks")
+	require.InDelta(t, num(timings["ttft"])+gaps[0], timings["ttftText"], 1e-6)
+	require.GreaterOrEqual(t, num(timings["e2e"])+1e-6, num(timings["ttft"])+gaps[0]+gaps[1])
+	require.Nil(t, timings["scheduleDelay"])
+
+	seen := v.seen()
+	for name, want := range map[string][]float64{
+		"llm_prompt_tokens": {11}, "llm_completion_tokens": {6}, "llm_cached_tokens": {4}, "llm_reasoning_tokens": {3},
+		"llm_chunk_tokens": {2}, "llm_prompt_tokens_error": {1}, "llm_requests": {1}, "llm_success": {1},
+		"llm_http_5xx": {0}, "llm_goodput": {1}, "llm_in_flight": {1, 0}, "http_reqs": {1}, "http_req_failed": {0},
+		"llm_ttft": {num(timings["ttft"])}, "llm_ttft_text": {num(timings["ttftText"])}, "llm_itl": gaps,
+		"llm_tpot": {num(timings["tpot"])}, "llm_e2e": {num(timings["e2e"])}, "llm_cost": {num(r["cost"])},
+	} {
+		require.Equal(t, want, values(seen[name]), name)
+	}
+	if tpot := num(timings["tpot"]); tpot > 0 { // all chunks in one read leave no span to divide by
+		require.InEpsilon(t, 1000/tpot, seen["llm_output_tps"][0].Value, 1e-3)
+	}
+	require.NotContains(t, seen, "llm_errors")
+	require.NotContains(t, seen, "llm_schedule_delay")
+
+	tags := seen["llm_ttft"][0].Tags.Map()
+	require.Equal(t, map[string]string{
+		"scenario": "s", "tier": "gold", "n": "1", "model": "m", "api": "chat", "class": "short",
+	}, tags)
+	source, _ := seen["llm_completion_tokens"][0].Tags.Get("source")
+	require.Equal(t, "server", source)
+	outcome, _ := seen["llm_requests"][0].Tags.Get("outcome")
+	require.Equal(t, "ok", outcome)
+	require.True(t, seen["llm_itl"][0].Time.Before(seen["llm_itl"][1].Time) || seen["llm_itl"][1].Value == 0,
+		"each sample carries the time at which its chunk arrived")
+
+	sent := s.last()
+	require.Equal(t, "/v1/chat/completions", sent.path)
+	require.JSONEq(t, `{"messages":[{"role":"user","content":"hi"}],"max_tokens":8,"model":"m","stream":true,
+		"stream_options":{"include_usage":true}}`, sent.body)
+	require.Equal(t, "identity", sent.header.Get("Accept-Encoding"))
+	require.Equal(t, "k6-test", sent.header.Get("User-Agent"))
+}
+
+// num is a JavaScript number, which may come back as an integer.
+func num(v any) float64 {
+	f, ok := number(v)
+	if !ok {
+		panic(fmt.Sprintf("%v is not a number", v))
+	}
+
+	return f
+}
+
+// TestFailuresAreNamed has a line for each way in which a request fails.
+func TestFailuresAreNamed(t *testing.T) {
+	t.Parallel()
+	refused := closedPort(t)
+	for name, tt := range map[string]struct {
+		handle  func(http.ResponseWriter, *http.Request)
+		client  string
+		baseURL string
+		kind    string
+		status  int64
+		text    string
+		message string // a part of the error's message
+		hasTTFT bool
+	}{
+		"stream ends without finish reason and without [DONE]": {
+			handle: func(w http.ResponseWriter, _ *http.Request) { write(w, delta("a"), delta("b")) },
+			kind:   "stream_truncated", status: 200, text: "ab", hasTTFT: true,
+		},
+		"connection breaks in the middle": {
+			handle: func(w http.ResponseWriter, _ *http.Request) { write(w, delta("a")); hangUp(w) },
+			kind:   "stream_truncated", status: 200, text: "a", hasTTFT: true,
+		},
+		"connection breaks before the header": {
+			handle: func(w http.ResponseWriter, _ *http.Request) { hangUp(w) }, kind: "connect",
+		},
+		"200 with an error in place of a stream": {
+			handle: func(w http.ResponseWriter, _ *http.Request) {
+				write(w, "data: {\"error\":{\"message\":\"queue is full\",\"code\":429}}\n\n", done)
+			},
+			kind: "stream_error", status: 200, message: "queue is full",
+		},
+		"error after good chunks, without [DONE]": {
+			handle: func(w http.ResponseWriter, _ *http.Request) {
+				write(w, delta("a"), "data: {\"error\":{\"message\":\"out of memory\",\"code\":500}}\n\n")
+			},
+			kind: "stream_error", status: 200, text: "a", hasTTFT: true, message: "out of memory",
+		},
+		"bytes that are no JSON": {
+			handle: func(w http.ResponseWriter, _ *http.Request) { write(w, delta("a"), "data: {]\n\n", done) },
+			kind:   "decode", status: 200, text: "a", hasTTFT: true,
+		},
+		"429": {handle: status(429, `{"error":{"message":"slow down"}}`), kind: "http_429", status: 429, message: "slow down"},
+		"404": {handle: status(404, `{"error":{"message":"no such model"}}`), kind: "http_4xx", status: 404},
+		"503": {handle: status(503, "<html>gone</html>"), kind: "http_5xx", status: 503},
+		"500 for a context that is too long": {
+			handle: status(500, `{"error":{"code":500,"message":"the request exceeds the available context size","type":"exceed_context_size_error"}}`),
+			kind:   "context_length", status: 500,
+		},
+		"no answer within timeout": {
+			handle: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+			client: `timeout: 50,`, kind: "timeout", message: "timeout",
+		},
+		"silence within timeout": {
+			handle: func(w http.ResponseWriter, r *http.Request) { write(w, delta("a")); <-r.Context().Done() },
+			client: `timeout: 80,`, kind: "timeout", status: 200, text: "a", hasTTFT: true,
+		},
+		"heartbeats for ever": {
+			handle: func(w http.ResponseWriter, r *http.Request) {
+				write(w, delta("a"))
+				for r.Context().Err() == nil {
+					write(w, ": heartbeat\n\n")
+				}
+			},
+			client: `idleTimeout: 60,`, kind: "idle_timeout", status: 200, text: "a", hasTTFT: true, message: "idleTimeout",
+		},
+		"nobody listens": {baseURL: "http://" + refused, kind: "connect"},
+		"no such host":   {baseURL: "http://nobody.invalid", kind: "dns"},
+		"no TLS there":   {baseURL: "tls", handle: status(200, "{}"), kind: "tls"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			handle := tt.handle
+			if handle == nil {
+				handle = status(200, "{}")
+			}
+			s := serve(t, handle)
+			url := s.URL
+			switch tt.baseURL {
+			case "":
+			case "tls":
+				url = strings.Replace(s.URL, "http://", "https://", 1)
+			default:
+				url = tt.baseURL
+			}
+			v := newVU(t)
+			r := v.must(fmt.Sprintf(`const client = new llm.Client({baseURL: %q, model: "m", %s slo: {ttft: "1m"}});
+				result = `, url, tt.client) + ask)
+
+			require.Equal(t, false, r["ok"])
+			failed := r["error"].(map[string]any)
+			require.Equal(t, tt.kind, failed["type"], failed["message"])
+			require.Contains(t, failed["message"], tt.message)
+			require.Equal(t, tt.status, r["status"])
+			require.Equal(t, tt.text, r["text"])
+			require.Equal(t, false, r["goodput"], "a failed request did not meet its objectives")
+
+			seen := v.seen()
+			require.Equal(t, []float64{0}, values(seen["llm_success"]), "it counts against the service")
+			require.Equal(t, []float64{0}, values(seen["llm_goodput"]))
+			require.Equal(t, []float64{indicator(tt.status >= 500)}, values(seen["llm_http_5xx"]))
+			require.Equal(t, []float64{1}, values(seen["llm_errors"]))
+			kind, _ := seen["llm_errors"][0].Tags.Get("error_type")
+			require.Equal(t, tt.kind, kind)
+			require.Equal(t, []float64{1}, values(seen["http_reqs"]))
+			require.NotContains(t, seen, "llm_tpot")
+			require.NotContains(t, seen, "llm_e2e")
+			require.Equal(t, tt.hasTTFT, len(seen["llm_ttft"]) == 1, "a latency that was not seen is absent")
+			require.Equal(t, tt.hasTTFT, r["timings"].(map[string]any)["ttft"] != nil)
+		})
+	}
+}
+
+func status(code int, body string) func(http.ResponseWriter, *http.Request) {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+func closedPort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+
+	return l.Addr().String()
+}
+
+func TestAbsentIsNotZero(t *testing.T) {
+	t.Parallel()
+	t.Run("usage that nobody reported", func(t *testing.T) {
+		t.Parallel()
+		s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			write(w, delta("a"), delta("b"), delta("c"), finish, done)
+		})
+		v := newVU(t)
+		r := v.must(newClient(s, `includeUsage: false, slo: {tpot: "1m"}`) + `result = ` + ask)
+		require.Equal(t, map[string]any{
+			"promptTokens": nil, "completionTokens": nil, "cachedTokens": nil, "reasoningTokens": nil, "source": "chunks",
+		}, r["usage"])
+		require.Nil(t, r["timings"].(map[string]any)["tpot"])
+		require.Equal(t, false, r["goodput"], "an objective that can not be measured is not met")
+		require.NotContains(t, s.last().body, "stream_options")
+		seen := v.seen()
+		require.NotContains(t, seen, "llm_tpot")
+		require.NotContains(t, seen, "llm_prompt_tokens")
+		require.NotContains(t, seen, "llm_chunk_tokens")
+		require.Equal(t, []float64{3}, values(seen["llm_completion_tokens"]), "not max_tokens, which was 8")
+		source, _ := seen["llm_completion_tokens"][0].Tags.Get("source")
+		require.Equal(t, "chunks", source)
+	})
+	t.Run("one token", func(t *testing.T) {
+		t.Parallel()
+		s := serve(t, func(w http.ResponseWriter, _ *http.Request) { write(w, delta("a"), finish, usageOf(3, 1), done) })
+		v := newVU(t)
+		r := v.must(newClient(s, `slo: {tpot: "1m"}`) + `result = ` + ask)
+		require.Equal(t, true, r["ok"])
+		require.Equal(t, false, r["goodput"])
+		seen := v.seen()
+		require.NotContains(t, seen, "llm_tpot")
+		require.NotContains(t, seen, "llm_itl")
+		require.NotContains(t, seen, "llm_output_tps")
+		require.Len(t, seen["llm_ttft"], 1)
+	})
+	t.Run("an answer without output", func(t *testing.T) {
+		t.Parallel()
+		s := serve(t, func(w http.ResponseWriter, _ *http.Request) { write(w, finish, usageOf(3, 0), done) })
+		v := newVU(t)
+		r := v.must(newClient(s, `slo: {ttft: "1m"}`) + `result = ` + ask)
+		require.Equal(t, true, r["ok"])
+		require.Equal(t, false, r["goodput"])
+		require.NotContains(t, v.seen(), "llm_ttft")
+	})
+	t.Run("a tokenizer counts what the server does not", func(t *testing.T) {
+		t.Parallel()
+		s := serve(t, func(w http.ResponseWriter, _ *http.Request) { write(w, delta("hello"), delta(" world"), finish, done) })
+		v := newVU(t)
+		r := v.must(newClient(s, `tokenizer: "cl100k_base"`) + `result = ` + ask)
+		require.Equal(t, "tokenizer", r["usage"].(map[string]any)["source"])
+		require.Equal(t, int64(2), r["usage"].(map[string]any)["completionTokens"])
+		require.NotNil(t, r["timings"].(map[string]any)["tpot"])
+	})
+}
+
+func TestUnaryRequest(t *testing.T) {
+	t.Parallel()
+	s := serve(t, status(200, `{"id":"x","model":"m-1","choices":[{"index":0,"message":{"role":"assistant","content":"Hello"},
+		"finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":9}}`))
+	v := newVU(t)
+	r := v.must(newClient(s, "") + `result = client.chat({messages: [{role: "user", content: "hi"}], stream: false});`)
+	require.Equal(t, true, r["ok"], r["error"])
+	require.Equal(t, "Hello", r["text"])
+	require.Equal(t, int64(9), r["usage"].(map[string]any)["completionTokens"])
+	require.NotNil(t, r["timings"].(map[string]any)["e2e"])
+	seen := v.seen()
+	require.Len(t, seen["llm_e2e"], 1)
+	for _, absent := range []string{"llm_ttft", "llm_itl", "llm_tpot", "llm_output_tps", "llm_chunk_tokens"} {
+		require.NotContains(t, seen, absent)
+	}
+	require.NotContains(t, s.last().body, "stream_options")
+	require.Contains(t, s.last().body, `"stream":false`)
+}
+
+func TestAnswerThatIsNotStreamedThoughAStreamWasAskedFor(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"application/json", "text/plain"} {
+		s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", kind)
+			_, _ = io.WriteString(w, `{"choices":[{"message":{"content":"Hello"},"finish_reason":"stop"}]}`)
+		})
+		v := newVU(t)
+		r := v.must(newClient(s, "") + `result = ` + ask)
+		require.Equal(t, true, r["ok"], r["error"])
+		require.Equal(t, "Hello", r["text"])
+		require.NotContains(t, v.seen(), "llm_ttft")
+	}
+}
+
+func TestOneConnectionForAHundredRequests(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		// The handler's return writes the terminal chunk of the transfer, after [DONE] has left in a write of its own.
+		write(w, delta("a"), delta("b"), finish, done)
+	})
+	v := newVU(t)
+	r := v.must(newClient(s, "") + `let ok = 0; for (let i = 0; i < 100; i++) { ok += ` + ask + `.ok ? 1 : 0 }; result = {ok};`)
+	require.Equal(t, int64(100), r["ok"])
+	require.Equal(t, int64(1), s.connections.Load())
+	require.Equal(t, 1, countAbove(v.seen()["http_req_connecting"], 0))
+}
+
+func countAbove(samples []metrics.Sample, limit float64) int {
+	n := 0
+	for _, s := range samples {
+		if s.Value > limit {
+			n++
+		}
+	}
+
+	return n
+}
+
+func TestAServerThatKeepsTheConnectionOpenDoesNotHoldTheAnswer(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		write(w, delta("a"), delta("b"), finish, usageOf(1, 2), done)
+		<-r.Context().Done()
+	})
+	v := newVU(t)
+	r := v.must(newClient(s, "") + `result = ` + ask)
+	require.Equal(t, true, r["ok"], r["error"])
+	timings := r["timings"].(map[string]any)
+	require.Less(t, num(timings["e2e"]), float64(drainTime.Milliseconds()), "E2E ends with the answer, not with the drain")
+}
+
+func TestAUserWhoLeaves(t *testing.T) {
+	t.Parallel()
+	t.Run("after two tokens", func(t *testing.T) {
+		t.Parallel()
+		left := make(chan struct{})
+		s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			write(w, delta("a"), delta("b"))
+			<-r.Context().Done()
+			close(left)
+		})
+		v := newVU(t)
+		r := v.must(newClient(s, `slo: {ttft: "1m"}`) +
+			`result = client.chat({messages: [{role: "user", content: "x"}], abortAfter: {tokens: 2}});`)
+		require.Equal(t, false, r["ok"])
+		require.Equal(t, "cancelled", r["outcome"])
+		require.Equal(t, "decode", r["cancelPhase"])
+		require.Nil(t, r["error"])
+		require.Equal(t, "ab", r["text"])
+		require.Equal(t, int64(2), r["chunks"])
+		<-left // the server saw it
+		seen := v.seen()
+		require.NotContains(t, seen, "llm_success", "neither a success nor a failure of the service")
+		require.NotContains(t, seen, "llm_errors")
+		require.NotContains(t, seen, "llm_goodput")
+		outcome, _ := seen["llm_requests"][0].Tags.Get("outcome")
+		require.Equal(t, "cancelled", outcome)
+		require.Len(t, seen["llm_ttft"], 1)
+	})
+	for phase, handle := range map[string]func(http.ResponseWriter, *http.Request){
+		"queued":  func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"prefill": func(w http.ResponseWriter, r *http.Request) { write(w, ": here\n\n"); <-r.Context().Done() },
+		"decode":  func(w http.ResponseWriter, r *http.Request) { write(w, delta("a")); <-r.Context().Done() },
+	} {
+		t.Run("out of patience while "+phase, func(t *testing.T) {
+			t.Parallel()
+			s := serve(t, handle)
+			v := newVU(t)
+			r := v.must(newClient(s, `slo: {ttft: 1}`) +
+				`result = client.chat({messages: [{role: "user", content: "x"}], abortAfter: {ms: 60}});`)
+			require.Equal(t, "cancelled", r["outcome"])
+			require.Equal(t, phase, r["cancelPhase"])
+			if phase != "decode" {
+				require.Equal(t, false, r["goodput"], "it had broken its objective by then")
+			}
+		})
+	}
+}
+
+func TestAnInterruptedStreamIsRecorded(t *testing.T) {
+	t.Parallel()
+	under := make(chan struct{})
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		write(w, delta("a"), delta("b"))
+		close(under)
+		<-r.Context().Done()
+	})
+	v := newVU(t)
+	go func() {
+		<-under
+		v.rt.CancelContext() // what k6 does once gracefulStop is over
+	}()
+	_, err := v.run(newClient(s, "") + `result = ` + ask)
+	require.NoError(t, err)
+	seen := v.seen()
+	kind, _ := seen["llm_errors"][0].Tags.Get("error_type")
+	require.Equal(t, "interrupted", kind)
+	require.Equal(t, []float64{0}, values(seen["llm_success"]))
+	require.Equal(t, []float64{1}, values(seen["http_reqs"]), "k6's own metrics of it are kept too")
+	require.Equal(t, []float64{1, 0}, values(seen["llm_in_flight"]))
+}
+
+func TestAsync(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { write(w, delta("a"), finish, done) })
+	v := newVU(t)
+	r := v.must(newClient(s, "") + `
+		const answers = await Promise.all([1, 2, 3].map((n) => client.asyncChat({messages: [{role: "user", content: "q" + n}]})));
+		const completed = await client.asyncCompletions({prompt: "x"});
+		result = {texts: answers.map((a) => a.text).join(","), completed: completed.ok};`)
+	require.Equal(t, "a,a,a", r["texts"])
+	require.Equal(t, []float64{1, 1, 1, 1}, values(v.seen()["llm_requests"]))
+	require.Equal(t, "/v1/completions", s.last().path)
+}
+
+func TestCompletions(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		write(w, "data: {\"choices\":[{\"index\":0,\"text\":\"one\"}]}\n\n",
+			"data: {\"choices\":[{\"index\":0,\"text\":\" two\",\"finish_reason\":\"length\"}]}\n\n", usageOf(2, 2), done)
+	})
+	v := newVU(t)
+	r := v.must(newClient(s, `api: "completions"`) + `result = client.chat({prompt: [1, 2, 3]});`)
+	require.Equal(t, "one two", r["text"])
+	require.Equal(t, "length", r["finishReason"])
+	require.JSONEq(t, `{"prompt":[1,2,3],"model":"m","stream":true,"stream_options":{"include_usage":true}}`, s.last().body)
+	api, _ := v.seen()["llm_ttft"][0].Tags.Get("api")
+	require.Equal(t, "completions", api)
+}
+
+func TestDueTimeGivesScheduleDelay(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { write(w, delta("a"), finish, done) })
+	v := newVU(t)
+	before := time.Now()
+	r := v.must(newClient(s, "") +
+		`result = client.chat({messages: [{role: "user", content: "x"}], dueTime: Date.now() - 250, row: 7});`)
+	spent := time.Since(before)
+	delay := num(r["timings"].(map[string]any)["scheduleDelay"])
+	require.GreaterOrEqual(t, delay, 250.0)
+	require.Less(t, delay, 251.0+metrics.D(spent))
+	var ex *Exchange
+	for _, c := range v.drain() {
+		if e, ok := c.(*Exchange); ok {
+			ex = e
+		}
+	}
+	require.Equal(t, int64(7), ex.Row)
+	require.NotContains(t, s.last().body, "row")
+	require.NotContains(t, s.last().body, "dueTime")
+}
+
+func TestThrow(t *testing.T) {
+	t.Parallel()
+	s := serve(t, status(500, "no"))
+	_, err := newVU(t).run(newClient(s, "throw: true") + ask)
+	require.ErrorContains(t, err, "llm request failed (http_5xx)")
+	_, err = newVU(t).run(newClient(s, "") + `client.chat({messages: [{role: "user", content: "x"}], throw: true});`)
+	require.ErrorContains(t, err, "llm request failed (http_5xx)")
+	v := newVU(t)
+	v.state.Options.Throw = null.BoolFrom(true)
+	_, err = v.run(newClient(s, "") + `await client.asyncChat({messages: [{role: "user", content: "x"}]});`)
+	require.ErrorContains(t, err, "llm request failed (http_5xx)")
+	require.Len(t, v.seen()["llm_errors"], 1, "it is counted all the same")
+}
+
+func TestTheKeyIsNowhere(t *testing.T) {
+	t.Parallel()
+	const key = "sk-very-secret-1234"
+	s := serve(t, status(401, `{"error":{"message":"Incorrect API key provided: `+key+`"}}`))
+	v := newVU(t)
+	v.state.Options.HTTPDebug = null.StringFrom("full")
+	v.state.Options.SystemTags = metrics.NewSystemTagSet(metrics.TagURL, metrics.TagName, metrics.TagError)
+	r := v.must(newClient(s, `apiKey: "`+key+`", headers: {"X-Api-Key": "`+key+`"}`) + `result = ` + ask)
+	require.Equal(t, "Bearer "+key, s.last().header.Get("Authorization"))
+	require.Contains(t, fmt.Sprint(r["error"]), "[redacted]")
+
+	var everything strings.Builder
+	fmt.Fprint(&everything, r)
+	for _, entry := range v.log.AllEntries() {
+		fmt.Fprintln(&everything, entry.Message, entry.Data)
+	}
+	for _, container := range v.drain() {
+		for _, sample := range container.GetSamples() {
+			fmt.Fprintln(&everything, sample.Tags.Map(), sample.Metadata)
+		}
+		if ex, ok := container.(*Exchange); ok {
+			fmt.Fprintln(&everything, ex.ErrorText)
+		}
+	}
+	require.Contains(t, everything.String(), "POST /v1/chat/completions", "the debug output is there")
+	require.NotContains(t, everything.String(), key)
+}
+
+func TestTheKeyDoesNotFollowARedirectElsewhere(t *testing.T) {
+	t.Parallel()
+	elsewhere := serve(t, func(w http.ResponseWriter, _ *http.Request) { write(w, delta("a"), finish, done) })
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, elsewhere.URL+"/moved", http.StatusTemporaryRedirect)
+	})
+	v := newVU(t)
+	r := v.must(newClient(s, `apiKey: "sk-secret"`) + `result = ` + ask)
+	require.Equal(t, true, r["ok"], r["error"])
+	require.Equal(t, "a", r["text"])
+	require.Empty(t, elsewhere.last().header.Get("Authorization"))
+	require.Contains(t, elsewhere.last().body, `"content":"hi"`)
+}
+
+func TestK6OptionsAreHonoured(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Set-Cookie", "session=42")
+		write(w, delta("a"), finish, done)
+	})
+	v := newVU(t)
+	v.must(newClient(s, `headers: {"X-Tenant": "a"}`) + ask + "; result = " + ask)
+	require.Equal(t, "session=42", s.last().header.Get("Cookie"))
+	require.Equal(t, "a", s.last().header.Get("X-Tenant"))
+
+	t.Run("the limit on requests per second ends with the iteration", func(t *testing.T) {
+		t.Parallel()
+		v := newVU(t)
+		v.state.RPSLimit = rate.NewLimiter(rate.Every(time.Hour), 1)
+		require.True(t, v.state.RPSLimit.Allow())
+		ctx, cancel := context.WithCancel(context.Background())
+		v.rt.VU.CtxField = ctx
+		cancel()
+		r := v.must(newClient(s, "") + "result = " + ask)
+		require.Equal(t, "interrupted", r["error"].(map[string]any)["type"])
+	})
+}
+
+func TestCookiesAndTransportComeFromTheVU(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { write(w, delta("a"), finish, done) })
+	v := newVU(t)
+	v.state.Transport = roundTripper(func(*http.Request) (*http.Response, error) { return nil, errors.New("blocked by the test") })
+	r := v.must(newClient(s, "") + `result = ` + ask)
+	require.Contains(t, fmt.Sprint(r["error"]), "blocked by the test")
+	require.Empty(t, s.requests)
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestWrongUse holds the texts that a user sees.
+func TestWrongUse(t *testing.T) {
+	t.Parallel()
+	for options, want := range map[string]string{
+		`undefined`:               `llm.Client: got nothing, expected an object of options such as {baseURL: "http://127.0.0.1:8000/v1", model: "m"}`,
+		`{}`:                      `llm.Client: option "baseURL": got nothing, expected an http or https URL such as "http://127.0.0.1:8000/v1"`,
+		`{baseURL: 7}`:            `llm.Client: option "baseURL": got 7, expected a string`,
+		`{baseURL: "localhost"}`:  `llm.Client: option "baseURL": got "localhost", expected an http or https URL such as "http://127.0.0.1:8000/v1"`,
+		`{baseURL: "ftp://x/v1"}`: `llm.Client: option "baseURL": got "ftp://x/v1", expected an http or https URL such as "http://127.0.0.1:8000/v1"`,
+		`{baseURL: "http://me:pw@x/v1"}`: `llm.Client: option "baseURL": got a URL with a user or password in it, ` +
+			`expected credentials in the option apiKey or headers, where they stay out of tags and logs`,
+		`{baseURL: "http://x", baseUrl: "http://x"}`: `llm.Client: unknown option "baseUrl", expected one of: baseURL, apiKey, model, ` +
+			`headers, timeout, idleTimeout, api, tokenizer, slo, cost, tags, itlSampling, includeUsage, throw`,
+		`{baseURL: "http://x", timeout: "soon"}`:    `llm.Client: option "timeout": got "soon", expected a time above zero: milliseconds as a number, or a string such as "30s"`,
+		`{baseURL: "http://x", timeout: -1}`:        `llm.Client: option "timeout": got -1, expected a time above zero: milliseconds as a number, or a string such as "30s"`,
+		`{baseURL: "http://x", idleTimeout: {}}`:    `llm.Client: option "idleTimeout": got an object, expected a time above zero: milliseconds as a number, or a string such as "30s"`,
+		`{baseURL: "http://x", itlSampling: 2}`:     `llm.Client: option "itlSampling": got 2, expected a share from 0 (no ITL samples) to 1 (all)`,
+		`{baseURL: "http://x", slo: {p99: 1}}`:      `llm.Client: slo: unknown option "p99", expected one of: ttft, tpot, e2e, itl`,
+		`{baseURL: "http://x", tags: {a: {}}}`:      `llm.Client: option "tags.a": got an object, expected a string`,
+		`{baseURL: "http://x", cost: {prompt: -1}}`: `llm.Client: cost: option "prompt": got -1, expected currency units for a million tokens, 0 or more`,
+	} {
+		_, err := newVU(t).run("new llm.Client(" + options + ")")
+		require.ErrorContains(t, err, want)
+	}
+	for request, want := range map[string]string{
+		`undefined`:                               `llm request: got nothing, expected an object: the provider's request body`,
+		`{messages: [], abortAfter: {}}`:          `llm request: option "abortAfter": got an object, expected exactly one of "tokens" and "ms"`,
+		`{messages: [], abortAfter: {tokens: 0}}`: `llm request: abortAfter: option "tokens": got 0, expected a whole number of tokens, 1 or more`,
+		`{messages: [], dueTime: 5}`:              `llm request: option "dueTime": got 5, expected a point in time: milliseconds since 1970, as Date.now() gives them`,
+		`{messages: [], class: 5}`:                `llm request: option "class": got 5, expected a string`,
+		`{prompt: "x"}`:                           `messages`,
+		`{messages: [], slo: {x: 1}}`:             `llm request: slo: unknown option "x", expected one of: ttft, tpot, e2e, itl`,
+	} {
+		_, err := newVU(t).run(`new llm.Client({baseURL: "http://127.0.0.1:1"}).chat(` + request + `)`)
+		require.ErrorContains(t, err, want)
+	}
+	v := newVU(t)
+	_, err := v.rt.VU.RuntimeField.RunString(`new llm.Client({baseURL: "http://x"}).chat({messages: []})`)
+	require.ErrorContains(t, err, "requests can be sent in VU code only, not in the init context")
+}
