@@ -1,0 +1,97 @@
+// Package cli is the command family `k6 x llm …`. Each command is a thin shell over a package that does the work: it
+// reads flags, prints a table for people or --json for programs, and turns results into exit codes.
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"go.k6.io/k6/cmd/state"
+	"go.k6.io/k6/errext"
+	"go.k6.io/k6/errext/exitcodes"
+)
+
+// The exit codes of every command; 0 is a pass.
+const (
+	ExitFail         exitcodes.ExitCode = 1
+	ExitInconclusive exitcodes.ExitCode = 2
+	ExitWrongUse     exitcodes.ExitCode = 3
+)
+
+// New builds the command `llm` for k6 to hang under `k6 x`.
+func New(gs *state.GlobalState) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "llm",
+		Short: "Measure what an LLM service can carry",
+		Long: "Tools around the k6/x/llm modules.\n\n" +
+			"Exit codes: 0 pass, 1 fail, 2 inconclusive, 3 wrong use.",
+		SilenceUsage: true,
+		Args:         unknownCommand,
+		RunE:         func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return wrongUse(fmt.Errorf("%w; see `k6 x %s --help`", err, strings.TrimPrefix(cmd.CommandPath(), "k6 x ")))
+	})
+	env := environment{stdout: gs.Stdout, stderr: gs.Stderr, lookup: func(name string) (string, bool) {
+		value, ok := gs.Env[name]
+
+		return value, ok
+	}}
+	root.AddCommand(newSim(env))
+
+	return root
+}
+
+// environment is what commands know of the world outside.
+type environment struct {
+	stdout, stderr io.Writer
+	lookup         func(name string) (string, bool)
+}
+
+// unknownCommand refuses arguments of a command that only groups others.
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	names := make([]string, 0, len(cmd.Commands()))
+	for _, sub := range cmd.Commands() {
+		names = append(names, sub.Name())
+	}
+
+	return wrongUse(fmt.Errorf("unknown command %q, expected one of: %s", args[0], strings.Join(names, ", ")))
+}
+
+// exactArgs demands named arguments.
+func exactArgs(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == len(names) {
+			return nil
+		}
+
+		return wrongUse(fmt.Errorf("got %d arguments, expected %d: %s", len(args), len(names), strings.Join(names, " ")))
+	}
+}
+
+// wrongUse marks an error as the caller's.
+func wrongUse(err error) error {
+	if err == nil {
+		return nil
+	}
+
+	return errext.WithExitCodeIfNone(err, ExitWrongUse)
+}
+
+// untilInterrupted is a context that ends at Ctrl-C or SIGTERM.
+func untilInterrupted(parent context.Context) (context.Context, context.CancelFunc) {
+	if parent == nil {
+		parent = context.Background()
+	}
+
+	return signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
+}
