@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/grafana/sobek"
@@ -22,10 +21,9 @@ import (
 
 // client is what `new llm.Client({…})` gives. It belongs to one VU.
 type client struct {
-	module   *moduleInstance
-	options  clientOptions
-	inFlight *atomic.Int64 // of the process
-	warned   bool
+	module  *moduleInstance
+	options clientOptions
+	warned  bool
 }
 
 // prepared is a request that is ready to be sent: everything that needs the JavaScript runtime is done.
@@ -109,7 +107,7 @@ func (c *client) send(ctx context.Context, p *prepared) *Exchange {
 		own = own.With("class", p.request.class)
 	}
 	ex := &Exchange{
-		API: p.api, Model: p.model, Row: p.request.row, Class: p.request.class, Tags: own,
+		Seq: c.module.root.sequence.Add(1), API: p.api, Model: p.model, Row: p.request.row, Class: p.request.class, Tags: own,
 		Due: p.request.due, Streamed: p.streamed,
 		PromptTokensAsked: p.request.promptTokens, CompletionTokensAsked: p.maxTokens,
 	}
@@ -122,7 +120,7 @@ func (c *client) send(ctx context.Context, p *prepared) *Exchange {
 		ex.Timeline.Sent = time.Now()
 	}
 	ex.End = time.Now()
-	ex.InFlight = c.inFlight.Add(-1)
+	ex.InFlight = c.module.root.inFlight.Add(-1)
 	ex.Message = dec.Message()
 	c.settle(p, ex, err)
 	p.state.Samples <- ex // not PushIfNotDone: what an interrupted request had is kept
@@ -171,10 +169,10 @@ func waitForTurn(ctx context.Context, limit *rate.Limiter) error {
 func (c *client) announce(p *prepared, ex *Exchange) {
 	now := time.Now()
 	p.state.Samples <- &Started{
-		Sent: now, Due: ex.Due, Row: ex.Row, Class: ex.Class, Tags: ex.Tags,
+		Seq: ex.Seq, Sent: now, Due: ex.Due, Row: ex.Row, Class: ex.Class, Tags: ex.Tags,
 		sample: metrics.Sample{
 			TimeSeries: metrics.TimeSeries{Metric: c.module.instruments.inFlight, Tags: ex.Tags},
-			Time:       now, Value: float64(c.inFlight.Add(1)), Metadata: p.tags.Metadata,
+			Time:       now, Value: float64(c.module.root.inFlight.Add(1)), Metadata: p.tags.Metadata,
 		},
 	}
 }

@@ -42,6 +42,7 @@ const (
 // Started is a request that has just been sent. It reaches outputs before the request's [Exchange] does, so that they
 // know what is in flight.
 type Started struct {
+	Seq    uint64 // the same as in the exchange; unique in this process
 	Sent   time.Time
 	Due    time.Time // zero: no due time
 	Row    int64     // -1: not a row of a trace
@@ -56,6 +57,7 @@ func (s *Started) GetSamples() []metrics.Sample { return []metrics.Sample{s.samp
 // Exchange is one request and its answer: everything that was measured of it. As a metrics.SampleContainer it carries
 // the request's samples to k6, and itself to outputs that want the whole record.
 type Exchange struct {
+	Seq   uint64 // unique in this process
 	API   wire.API
 	Model string // as asked for
 	Row   int64  // of the trace, -1 where there is none

@@ -15,16 +15,20 @@ import (
 	"github.com/safeqps/xk6-safeqps/llm/wire"
 )
 
-// rootModule is what k6 keeps one of in each process.
-type rootModule struct {
-	inFlight atomic.Int64 // requests being served, as this process sees
+// Module is what k6 keeps one of in each process.
+type Module struct {
+	inFlight atomic.Int64  // requests being served, as this process sees
+	sequence atomic.Uint64 // numbers the requests of this process
 }
 
 // New returns the module for registration with k6.
-func New() modules.Module { return &rootModule{} }
+func New() *Module { return &Module{} }
+
+// InFlight is how many requests of this process are being served.
+func (r *Module) InFlight() int64 { return r.inFlight.Load() }
 
 // NewModuleInstance implements modules.Module.
-func (r *rootModule) NewModuleInstance(vu modules.VU) modules.Instance {
+func (r *Module) NewModuleInstance(vu modules.VU) modules.Instance {
 	instruments, err := registerInstruments(vu.InitEnv().Registry)
 	if err != nil {
 		common.Throw(vu.Runtime(), err)
@@ -37,7 +41,7 @@ func (r *rootModule) NewModuleInstance(vu modules.VU) modules.Instance {
 type moduleInstance struct {
 	vu          modules.VU
 	instruments *instruments
-	root        *rootModule
+	root        *Module
 }
 
 // Exports implements modules.Instance.
@@ -61,7 +65,7 @@ func (m *moduleInstance) newClient(call sobek.ConstructorCall) *sobek.Object {
 	if err != nil {
 		common.Throw(rt, err)
 	}
-	c := &client{module: m, options: options, inFlight: &m.root.inFlight}
+	c := &client{module: m, options: options}
 
 	for name, api := range map[string]wire.API{
 		"chat": options.api, "completions": wire.Completions, "responses": wire.Responses, "messages": wire.Messages,

@@ -241,7 +241,7 @@ func (s *Server) planLength(j *job, req apiRequest) *apiError {
 	room := s.cfg.Engine.MaxModelLen - len(j.prompt)
 	most := room
 	if limit != nil {
-		most = *limit
+		most = min(*limit, math.MaxInt32)
 	}
 	switch {
 	case limit != nil && *limit < 1:
@@ -433,7 +433,7 @@ func (s *Server) serveTokenize(w http.ResponseWriter, r *http.Request) {
 		apiErr.write(w)
 		return
 	}
-	writeJSON(w, http.StatusOK, map[string]any{
+	writeJSON(w, map[string]any{
 		"count": len(tokens), "max_model_len": s.cfg.Engine.MaxModelLen, "tokens": tokens, "token_strs": nil,
 	})
 }

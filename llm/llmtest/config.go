@@ -107,7 +107,7 @@ func (c Config) Validate() error {
 	wrong(c.StepBase <= 0, "StepBase is %v, expected more than 0", c.StepBase)
 	wrong(c.StepPerPrefillToken < 0, "StepPerPrefillToken is %v, expected 0 or more", c.StepPerPrefillToken)
 	wrong(c.StepPerSequence < 0, "StepPerSequence is %v, expected 0 or more", c.StepPerSequence)
-	wrong(!(c.StepJitter >= 0 && c.StepJitter <= 1), "StepJitter is %v, expected 0 to 1", c.StepJitter)
+	wrong(!within(c.StepJitter, 0, 1), "StepJitter is %v, expected 0 to 1", c.StepJitter)
 	for i, s := range c.Stalls {
 		wrong(s.At < 0 || s.For <= 0, "Stalls[%d] is {At: %v, For: %v}, expected At of 0 or more and For of more than 0",
 			i, s.At, s.For)
@@ -146,5 +146,8 @@ func (c Config) Capacity(promptTokens, outputTokens float64) float64 {
 		c.StepPerPrefillToken.Seconds()*n*p/d
 	return n / (d * step)
 }
+
+// within is false for NaN too.
+func within(v, low, high float64) bool { return v >= low && v <= high }
 
 func ceilDiv(a, b int) int { return (a + b - 1) / b }

@@ -472,7 +472,7 @@ func checkEngine(e *Engine) error {
 	for _, s := range e.waiting.items[e.waiting.head:] {
 		if s != nil && s.Status == Waiting {
 			waiting++
-			if s.blocks != nil && len(s.blocks) > 0 {
+			if len(s.blocks) > 0 {
 				return errors.New("a waiting sequence has blocks")
 			}
 		}
@@ -701,7 +701,8 @@ func TestExpandBlocks(t *testing.T) {
 func TestManyCancellationsInALongQueue(t *testing.T) {
 	cfg := plainConfig()
 	cfg.MaxNumSeqs = 1
-	arrivals := []Arrival{{PromptTokens: 10, MaxTokens: 500}}
+	arrivals := make([]Arrival, 0, 2001)
+	arrivals = append(arrivals, Arrival{PromptTokens: 10, MaxTokens: 500})
 	for i := range 2000 {
 		a := Arrival{At: ms, PromptTokens: 10, MaxTokens: 1}
 		if i%10 != 9 {

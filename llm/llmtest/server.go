@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"sync"
@@ -83,15 +84,15 @@ func (c ServerConfig) Validate() error {
 		}
 	}
 	if err := c.Engine.Validate(); err != nil {
-		errs = append(errs, fmt.Errorf("Engine: %w", err))
+		errs = append(errs, fmt.Errorf("in Engine: %w", err))
 	}
 	wrong(c.Model == "", "Model is empty, expected a name")
-	wrong(!(c.Speed > 0 && c.Speed <= 1e6), "Speed is %v, expected more than 0 and at most 1e6", c.Speed)
+	wrong(!within(c.Speed, math.SmallestNonzeroFloat64, 1e6), "Speed is %v, expected more than 0 and at most 1e6", c.Speed)
 	wrong(c.FixedGap < 0, "FixedGap is %v, expected 0 (off) or more", c.FixedGap)
 	wrong(c.FixedTTFT < 0, "FixedTTFT is %v, expected 0 or more", c.FixedTTFT)
 	wrong(c.FixedTTFT > 0 && c.FixedGap == 0, "FixedTTFT is %v, expected 0 without FixedGap", c.FixedTTFT)
-	wrong(!(c.OutputMedian >= 1 && c.OutputMedian <= 1e9), "OutputMedian is %v, expected at least 1", c.OutputMedian)
-	wrong(!(c.OutputSigma >= 0 && c.OutputSigma <= 5), "OutputSigma is %v, expected 0 to 5", c.OutputSigma)
+	wrong(!within(c.OutputMedian, 1, 1e9), "OutputMedian is %v, expected 1 to 1e9", c.OutputMedian)
+	wrong(!within(c.OutputSigma, 0, 5), "OutputSigma is %v, expected 0 to 5", c.OutputSigma)
 	wrong(c.QueueFullStatus != http.StatusTooManyRequests && c.QueueFullStatus != http.StatusServiceUnavailable,
 		"QueueFullStatus is %d, expected 429 or 503", c.QueueFullStatus)
 	wrong(c.RetryAfter < 0, "RetryAfter is %v, expected 0 or more", c.RetryAfter)
@@ -103,10 +104,10 @@ func (c ServerConfig) Validate() error {
 	}
 	total := 0.0
 	for i, f := range c.Faults {
-		wrong(!(f.Probability >= 0 && f.Probability <= 1), "Faults[%d].Probability is %v, expected 0 to 1", i, f.Probability)
+		wrong(!within(f.Probability, 0, 1), "Faults[%d].Probability is %v, expected 0 to 1", i, f.Probability)
 		total += f.Probability
 		if err := f.Fault.Validate(); err != nil {
-			errs = append(errs, fmt.Errorf("Faults[%d]: %w", i, err))
+			errs = append(errs, fmt.Errorf("in Faults[%d]: %w", i, err))
 		}
 	}
 	wrong(total > 1+1e-9, "the probabilities of Faults add up to %v, expected at most 1", total)
@@ -259,7 +260,7 @@ func (s *Server) authorised(next http.HandlerFunc) http.HandlerFunc {
 }
 
 func (s *Server) serveModels(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, map[string]any{
+	writeJSON(w, map[string]any{
 		"object": "list",
 		"data": []any{map[string]any{
 			"id": s.cfg.Model, "object": "model", "created": s.started.Unix(), "owned_by": "llmtest",
@@ -308,7 +309,7 @@ func (s *Server) serveTruth(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusNotFound, "no truth is kept for this id")
 		return
 	}
-	writeJSON(w, http.StatusOK, truth)
+	writeJSON(w, truth)
 }
 
 // errorTypes are the names that vLLM gives to its errors.
@@ -345,14 +346,13 @@ func writeError(w http.ResponseWriter, status int, message string) {
 	writeBody(w, errorBody(status, message, nil))
 }
 
-func writeJSON(w http.ResponseWriter, status int, v any) {
+func writeJSON(w http.ResponseWriter, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {
 		writeError(w, http.StatusInternalServerError, err.Error())
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
 	writeBody(w, body)
 }
 

@@ -61,6 +61,9 @@ func (s testServer) post(ctx context.Context, path, body string, header ...strin
 	return http.DefaultClient.Do(req)
 }
 
+// closeBody closes an answer's body; that the connection may be gone by then is part of some tests.
+func closeBody(resp *http.Response) { _ = resp.Body.Close() }
+
 type answer struct {
 	status int
 	header http.Header
@@ -72,7 +75,7 @@ func (s testServer) ask(path, body string, header ...string) answer {
 	s.t.Helper()
 	resp, err := s.post(s.t.Context(), path, body, header...)
 	require.NoError(s.t, err)
-	defer resp.Body.Close()
+	defer closeBody(resp)
 	b, err := io.ReadAll(resp.Body)
 	return answer{resp.StatusCode, resp.Header, string(b), err}
 }
@@ -83,7 +86,7 @@ func (s testServer) get(path string) answer {
 	require.NoError(s.t, err)
 	resp, err := http.DefaultClient.Do(req)
 	require.NoError(s.t, err)
-	defer resp.Body.Close()
+	defer closeBody(resp)
 	b, err := io.ReadAll(resp.Body)
 	return answer{resp.StatusCode, resp.Header, string(b), err}
 }
@@ -414,7 +417,7 @@ func busy(t *testing.T, cfg ServerConfig) testServer {
 		t.Cleanup(cancel)
 		resp, err := s.post(ctx, "/v1/chat/completions", `{"stream":true,`+hello+`}`)
 		require.NoError(t, err)
-		t.Cleanup(func() { _ = resp.Body.Close() })
+		t.Cleanup(func() { closeBody(resp) })
 	}
 	return s
 }
@@ -708,7 +711,7 @@ func TestFaultsThatChangeTheStream(t *testing.T) {
 }
 
 func tokensOf(truth Truth) []int {
-	var out []int
+	out := make([]int, 0, len(truth.Chunks))
 	for _, c := range truth.Chunks {
 		out = append(out, c.Tokens)
 	}
@@ -809,7 +812,7 @@ func TestStallWithoutEndLastsUntilTheClientLeaves(t *testing.T) {
 	resp, err := s.post(ctx, "/v1/chat/completions",
 		`{"stream":true,"max_tokens":6,"sim_fault":{"stall_after":2,"heartbeat":"1ms"},`+hello+`}`)
 	require.NoError(t, err)
-	defer resp.Body.Close()
+	defer closeBody(resp)
 	r := bufio.NewReader(resp.Body)
 	data, heartbeats := 0, 0
 	for heartbeats < 5 { // they can only follow one another when the stream stands still
@@ -871,7 +874,7 @@ func TestEngineStallOverHTTP(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	resp, err := s.post(ctx, "/v1/chat/completions", `{"stream":true,"max_tokens":1,"sim_fault":{"heartbeat":"5ms"},`+hello+`}`)
 	require.NoError(t, err)
-	defer resp.Body.Close()
+	defer closeBody(resp)
 	line, err := bufio.NewReader(resp.Body).ReadString('\n') // without the stall the token comes in microseconds
 	require.NoError(t, err)
 	require.Equal(t, ": heartbeat\n", line)
@@ -922,9 +925,9 @@ func TestTruthIsBounded(t *testing.T) {
 	cfg := fastConfig()
 	cfg.KeepTruth = 2
 	s := serve(t, cfg)
-	var ids []string
-	for range 3 {
-		ids = append(ids, s.chunks(s.ask("/v1/chat/completions", `{"stream":true,"max_tokens":1,`+hello+`}`))[0].ID)
+	ids := make([]string, 3)
+	for i := range ids {
+		ids[i] = s.chunks(s.ask("/v1/chat/completions", `{"stream":true,"max_tokens":1,`+hello+`}`))[0].ID
 	}
 	_, ok := s.Truth(ids[0])
 	require.False(t, ok)
@@ -986,7 +989,7 @@ func TestManyClientsAtOnce(t *testing.T) {
 				errs <- err
 				return
 			}
-			defer resp.Body.Close()
+			defer closeBody(resp)
 			if i%6 == 0 {
 				return // leaves at once
 			}

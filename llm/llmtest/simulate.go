@@ -263,7 +263,8 @@ func (s *Sim) pendingAt(t time.Duration) bool {
 
 // Run lets everything happen.
 func (s *Sim) Run() {
-	for s.Step() { //nolint:revive // Step does the work
+	for more := true; more; {
+		more = s.Step()
 	}
 }
 

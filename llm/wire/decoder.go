@@ -65,7 +65,7 @@ func (d *Decoder) Event(name, data string) (Delta, error) {
 		d.done = true
 
 		return Delta{Done: true}, nil
-	case d.err != nil || d.done:
+	case d.ended():
 		d.lateUsage(data)
 
 		return Delta{}, nil
@@ -100,6 +100,9 @@ func (d *Decoder) Event(name, data string) (Delta, error) {
 
 	return delta, nil
 }
+
+// ended says whether the answer has had its last word.
+func (d *Decoder) ended() bool { return d.err != nil || d.done }
 
 // isKeepalive tells the events that carry no data of the API's form.
 func isKeepalive(name string) bool {

@@ -261,6 +261,21 @@ func TestAssembledMessage(t *testing.T) {
 			Message{ToolCalls: []ToolCall{{"c1", "a", "1"}, {"c2", "b", "2"}}},
 		},
 		{
+			"responses: two calls by item alone", Responses,
+			[]string{
+				`{"type":"response.output_item.added","item":{"type":"function_call","id":"f1","call_id":"c1","name":"a"}}`,
+				`{"type":"response.output_item.added","item":{"type":"function_call","id":"f2","call_id":"c2","name":"b"}}`,
+				`{"type":"response.function_call_arguments.delta","item_id":"f1","delta":"1"}`,
+				`{"type":"response.function_call_arguments.delta","item_id":"f2","delta":"2"}`,
+			},
+			Message{ToolCalls: []ToolCall{{"c1", "a", "1"}, {"c2", "b", "2"}}},
+		},
+		{
+			"nothing counts after the end", Chat,
+			[]string{one(`{"content":"a"}`), `[DONE]`, one(`{"content":"late"}`), `garbage`, `{"error":"late"}`},
+			Message{Text: "a"},
+		},
+		{
 			"responses: done repeats what came", Responses,
 			[]string{
 				`{"type":"response.output_text.delta","delta":"a"}`, `{"type":"response.output_text.done","text":"a"}`,
@@ -323,6 +338,7 @@ func TestUsage(t *testing.T) {
 		{"whole floats", Chat, []string{`{"usage":{"prompt_tokens":9.0,"completion_tokens":4e1}}`}, Usage{PromptTokens: intp(9), CompletionTokens: intp(40)}},
 		{"nonsense", Chat, []string{`{"usage":{"prompt_tokens":-1,"completion_tokens":1.5,"prompt_tokens_details":{"cached_tokens":1e99},"reasoning_tokens":"NaN"}}`}, Usage{}},
 		{"the last report wins", Chat, []string{`{"usage":{"prompt_tokens":9,"completion_tokens":1}}`, `{"usage":{"prompt_tokens":9,"completion_tokens":2}}`, `{"usage":null}`}, Usage{PromptTokens: intp(9), CompletionTokens: intp(2)}},
+		{"a later report that lacks a number", Chat, []string{`{"usage":{"prompt_tokens":9,"completion_tokens":1}}`, `{"usage":{"prompt_tokens":9}}`}, Usage{PromptTokens: intp(9), CompletionTokens: intp(1)}},
 		{"after the finish reason", Chat, []string{stop, `{"choices":[],"usage":{"completion_tokens":2}}`}, Usage{CompletionTokens: intp(2)}},
 		{"after [DONE]", Chat, []string{stop, `[DONE]`, `{"choices":[],"usage":{"completion_tokens":2}}`}, Usage{CompletionTokens: intp(2)}},
 		{"timings are no usage", Chat, []string{`{"choices":[],"timings":{"prompt_n":4,"predicted_n":5}}`}, Usage{}},
@@ -500,7 +516,7 @@ func TestOutputBeforeAnErrorIsKept(t *testing.T) {
 	t.Parallel()
 	d := NewDecoder(Chat)
 	delta, err := d.Event("", `{"choices":[{"index":0,"delta":{"content":"last"},"finish_reason":"abort"}]}`)
-	requireType(t, ErrStream, err)
+	_ = requireType(t, ErrStream, err)
 	require.Equal(t, Delta{Output: true, Text: true}, delta)
 	require.Equal(t, "last", d.Message().Text)
 	require.Equal(t, "abort", d.Message().FinishReason)
@@ -556,8 +572,8 @@ func TestFinish(t *testing.T) {
 				require.NoError(t, err)
 			}
 			before := d.Message()
-			requireType(t, test.want, d.Finish())
-			requireType(t, test.want, d.Finish())
+			_ = requireType(t, test.want, d.Finish())
+			_ = requireType(t, test.want, d.Finish())
 			require.Equal(t, before, d.Message())
 		})
 	}
@@ -671,5 +687,5 @@ func TestLargeEvents(t *testing.T) {
 	require.True(t, delta.Output)
 	require.Equal(t, text, d.Message().Text)
 	_, err = d.Event("", one(`{"content":"`+text+`"`))
-	requireType(t, ErrDecode, err)
+	_ = requireType(t, ErrDecode, err)
 }

@@ -51,16 +51,6 @@ func play(t *testing.T, api API, body string) answer {
 	return a
 }
 
-// events joins data lines to a stream.
-func events(data ...string) string {
-	var b strings.Builder
-	for _, line := range data {
-		b.WriteString("data: " + line + "\n\n")
-	}
-
-	return b.String()
-}
-
 func digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 
