@@ -1,0 +1,415 @@
+// Package scrape reads what inference servers say of themselves on their Prometheus endpoints, and brings the names that
+// vLLM, SGLang, TGI, llama.cpp, TensorRT-LLM (trtllm-serve and Triton), NVIDIA Dynamo and the DCGM exporter use to one
+// set of quantities. A quantity that an endpoint does not have stays absent.
+package scrape
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// Reading is the state of one or more servers at one moment. Nil means that nobody said.
+type Reading struct {
+	// Engine is which family of names was found; "" where none was.
+	Engine string
+
+	QueueDepth   *float64 // requests waiting; the sum over replicas
+	Running      *float64 // requests being served; the sum over replicas
+	KVCacheUsage *float64 // 0 to 1; of the fullest replica
+
+	// PrefixHitRatio is a ratio that the server computes itself, over a window of its own.
+	PrefixHitRatio *float64
+
+	// Counters since the servers started; Since turns them into what happened between two readings.
+	PrefixQueries  *float64 // tokens, or blocks, looked up in the prefix cache
+	PrefixHits     *float64 // and found there
+	Preemptions    *float64
+	QueueTimeSum   *float64 // seconds
+	QueueTimeCount *float64
+
+	// From a DCGM exporter.
+	GPUUtilisation *float64 // 0 to 1; the mean over GPUs
+	GPUMemoryUsed  *float64 // bytes; the sum over GPUs
+}
+
+// series selects samples of a metric family, by one label where a family holds several quantities.
+type series struct {
+	name         string
+	label, value string
+}
+
+// engine maps one server's names. The first series that exists is taken.
+type engine struct {
+	name                           string
+	queue, running, kv             []series
+	hitRatio, queries, hits        []series
+	preemptions                    []series
+	queueTime                      []string // histograms or summaries, in seconds
+	kvIsPercent, hitRatioIsPercent bool
+}
+
+func named(names ...string) []series {
+	out := make([]series, len(names))
+	for i, name := range names {
+		out[i] = series{name: name}
+	}
+
+	return out
+}
+
+// engines are in the order in which they are tried: a Dynamo frontend may show its workers' names too.
+//
+// Sources: vLLM vllm/v1/metrics/loggers.py (V1) and its V0 predecessor; SGLang's metrics collector; the metrics
+// documentation of TGI; llama.cpp tools/server/README.md; the TensorRT-LLM backend's custom metrics and trtllm-serve's
+// /prometheus/metrics; the Dynamo metrics documentation.
+var engines = []engine{ //nolint:gochecknoglobals // a constant table
+	{
+		name:        "vllm",
+		queue:       named("vllm:num_requests_waiting"),
+		running:     named("vllm:num_requests_running"),
+		kv:          named("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
+		hitRatio:    named("vllm:gpu_prefix_cache_hit_rate"),
+		queries:     named("vllm:prefix_cache_queries_total", "vllm:prefix_cache_queries", "vllm:gpu_prefix_cache_queries_total"),
+		hits:        named("vllm:prefix_cache_hits_total", "vllm:prefix_cache_hits", "vllm:gpu_prefix_cache_hits_total"),
+		preemptions: named("vllm:num_preemptions_total", "vllm:num_preemptions"),
+		queueTime:   []string{"vllm:request_queue_time_seconds"},
+	},
+	{
+		name:      "sglang",
+		queue:     named("sglang:num_queue_reqs", "sglang_num_queue_reqs"),
+		running:   named("sglang:num_running_reqs", "sglang_num_running_reqs"),
+		kv:        named("sglang:token_usage", "sglang_token_usage"),
+		hitRatio:  named("sglang:cache_hit_rate", "sglang_cache_hit_rate"),
+		queries:   named("sglang:prompt_tokens_total"),
+		hits:      named("sglang:cached_tokens_total"),
+		queueTime: []string{"sglang:queue_time_seconds"},
+	},
+	{
+		name:      "tgi",
+		queue:     named("tgi_queue_size"),
+		running:   named("tgi_batch_current_size"),
+		queueTime: []string{"tgi_request_queue_duration"},
+	},
+	{
+		name:    "llama.cpp",
+		queue:   named("llamacpp:requests_deferred"),
+		running: named("llamacpp:requests_processing"),
+		kv:      named("llamacpp:kv_cache_usage_ratio"),
+	},
+	{
+		name:      "trtllm-serve",
+		queue:     named("trtllm_num_requests_waiting"),
+		running:   named("trtllm_num_requests_running"),
+		kv:        named("trtllm_kv_cache_utilization"),
+		hitRatio:  named("trtllm_kv_cache_hit_rate"),
+		queueTime: []string{"trtllm_request_queue_time_seconds"},
+	},
+	{
+		name:    "triton",
+		queue:   []series{{"nv_trt_llm_request_metrics", "request_type", "waiting"}},
+		running: []series{{"nv_trt_llm_request_metrics", "request_type", "scheduled"}},
+		kv:      []series{{"nv_trt_llm_kv_cache_block_metrics", "kv_cache_block_type", "fraction"}},
+	},
+	{
+		name:              "dynamo",
+		queue:             named("dynamo_frontend_queued_requests"),
+		running:           named("dynamo_frontend_inflight_requests"),
+		kv:                named("dynamo_component_kvstats_gpu_cache_usage_percent"),
+		hitRatio:          named("dynamo_component_kvstats_gpu_prefix_cache_hit_rate"),
+		kvIsPercent:       true,
+		hitRatioIsPercent: false,
+	},
+}
+
+// ErrNothingKnown is returned for an endpoint that has metrics, but none that this package knows.
+var ErrNothingKnown = errors.New(
+	"no metric of vLLM, SGLang, TGI, llama.cpp, TensorRT-LLM, Triton, Dynamo or the DCGM exporter is there")
+
+// Parse reads one exposition in Prometheus' text format.
+func Parse(text io.Reader) (Reading, error) {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(text)
+	if err != nil {
+		return Reading{}, fmt.Errorf("reading Prometheus metrics: %w", err)
+	}
+	r := Reading{}
+	for i := range engines {
+		if known := r.take(&engines[i], families); known && r.Engine == "" {
+			r.Engine = engines[i].name
+		}
+	}
+	r.GPUUtilisation = scaled(mean(families, named("DCGM_FI_DEV_GPU_UTIL")), 0.01)
+	r.GPUMemoryUsed = scaled(sum(families, named("DCGM_FI_DEV_FB_USED")), 1<<20)
+	if r == (Reading{}) {
+		return r, ErrNothingKnown
+	}
+
+	return r, nil
+}
+
+// take fills what is still absent from one engine's names.
+func (r *Reading) take(e *engine, families map[string]*dto.MetricFamily) bool {
+	kv, hitRatio := highest(families, e.kv), mean(families, e.hitRatio)
+	if e.kvIsPercent {
+		kv = scaled(kv, 0.01)
+	}
+	if e.hitRatioIsPercent {
+		hitRatio = scaled(hitRatio, 0.01)
+	}
+	queueSum, queueCount := spent(families, e.queueTime)
+	known := false
+	for _, q := range []struct {
+		into **float64
+		from *float64
+	}{
+		{&r.QueueDepth, sum(families, e.queue)},
+		{&r.Running, sum(families, e.running)},
+		{&r.KVCacheUsage, kv},
+		{&r.PrefixHitRatio, hitRatio},
+		{&r.PrefixQueries, sum(families, e.queries)},
+		{&r.PrefixHits, sum(families, e.hits)},
+		{&r.Preemptions, sum(families, e.preemptions)},
+		{&r.QueueTimeSum, queueSum},
+		{&r.QueueTimeCount, queueCount},
+	} {
+		if q.from != nil && *q.into == nil {
+			*q.into = q.from
+			known = true
+		}
+	}
+
+	return known
+}
+
+// each calls yield with the values of the first series that exists.
+func each(families map[string]*dto.MetricFamily, candidates []series, yield func(float64)) {
+	for _, s := range candidates {
+		family, ok := families[s.name]
+		if !ok {
+			continue
+		}
+		found := false
+		for _, m := range family.GetMetric() {
+			if s.label != "" && !hasLabel(m, s.label, s.value) {
+				continue
+			}
+			if v, ok := value(m); ok {
+				found = true
+				yield(v)
+			}
+		}
+		if found {
+			return
+		}
+	}
+}
+
+func hasLabel(m *dto.Metric, name, value string) bool {
+	for _, l := range m.GetLabel() {
+		if l.GetName() == name && l.GetValue() == value {
+			return true
+		}
+	}
+
+	return false
+}
+
+func value(m *dto.Metric) (float64, bool) {
+	var v float64
+	switch {
+	case m.Gauge != nil:
+		v = m.GetGauge().GetValue()
+	case m.Counter != nil:
+		v = m.GetCounter().GetValue()
+	case m.Untyped != nil:
+		v = m.GetUntyped().GetValue()
+	default:
+		return 0, false
+	}
+
+	return v, v == v // NaN is no measurement
+}
+
+func sum(families map[string]*dto.MetricFamily, candidates []series) *float64 {
+	return fold(families, candidates, func(so, v float64) float64 { return so + v })
+}
+
+func highest(families map[string]*dto.MetricFamily, candidates []series) *float64 {
+	return fold(families, candidates, func(so, v float64) float64 { return max(so, v) })
+}
+
+func fold(families map[string]*dto.MetricFamily, candidates []series, join func(so, v float64) float64) *float64 {
+	var total *float64
+	each(families, candidates, func(v float64) {
+		if total != nil {
+			v = join(*total, v)
+		}
+		total = &v
+	})
+
+	return total
+}
+
+func mean(families map[string]*dto.MetricFamily, candidates []series) *float64 {
+	n := 0
+	each(families, candidates, func(float64) { n++ })
+	total := sum(families, candidates)
+
+	return scaled(total, 1/float64(max(n, 1)))
+}
+
+func scaled(v *float64, by float64) *float64 {
+	if v == nil {
+		return nil
+	}
+	out := *v * by
+
+	return &out
+}
+
+// spent is the sum and the count of a histogram or summary.
+func spent(families map[string]*dto.MetricFamily, names []string) (total, count *float64) {
+	for _, name := range names {
+		family, ok := families[name]
+		if !ok {
+			continue
+		}
+		var s, n float64
+		for _, m := range family.GetMetric() {
+			s += m.GetHistogram().GetSampleSum() + m.GetSummary().GetSampleSum()
+			n += float64(m.GetHistogram().GetSampleCount() + m.GetSummary().GetSampleCount())
+		}
+
+		return &s, &n
+	}
+
+	return nil, nil
+}
+
+// Join brings the readings of several replicas (and of their GPU exporter) to one: counts add up, the KV cache is that
+// of the fullest replica. A quantity is absent unless at least one of them has it.
+func Join(readings ...Reading) Reading {
+	var out Reading
+	add := func(a, b *float64) *float64 { return both(a, b, func(x, y float64) float64 { return x + y }) }
+	var gpus, ratios int
+	for _, r := range readings {
+		if out.Engine == "" {
+			out.Engine = r.Engine
+		}
+		out.QueueDepth, out.Running = add(out.QueueDepth, r.QueueDepth), add(out.Running, r.Running)
+		out.KVCacheUsage = both(out.KVCacheUsage, r.KVCacheUsage, func(x, y float64) float64 { return max(x, y) })
+		out.PrefixQueries, out.PrefixHits = add(out.PrefixQueries, r.PrefixQueries), add(out.PrefixHits, r.PrefixHits)
+		out.Preemptions = add(out.Preemptions, r.Preemptions)
+		out.QueueTimeSum, out.QueueTimeCount = add(out.QueueTimeSum, r.QueueTimeSum), add(out.QueueTimeCount, r.QueueTimeCount)
+		out.PrefixHitRatio = add(out.PrefixHitRatio, r.PrefixHitRatio)
+		out.GPUUtilisation, out.GPUMemoryUsed = add(out.GPUUtilisation, r.GPUUtilisation), add(out.GPUMemoryUsed, r.GPUMemoryUsed)
+		gpus += present(r.GPUUtilisation)
+		ratios += present(r.PrefixHitRatio)
+	}
+	out.GPUUtilisation = scaled(out.GPUUtilisation, 1/float64(max(gpus, 1)))
+	out.PrefixHitRatio = scaled(out.PrefixHitRatio, 1/float64(max(ratios, 1)))
+
+	return out
+}
+
+func both(a, b *float64, join func(x, y float64) float64) *float64 {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	out := join(*a, *b)
+
+	return &out
+}
+
+func present(v *float64) int {
+	if v == nil {
+		return 0
+	}
+
+	return 1
+}
+
+// Since is what happened between two readings of the same servers.
+type Since struct {
+	PrefixHitRatio *float64 // nil where nothing was looked up
+	Preemptions    *float64
+	QueueTime      *float64 // mean, in seconds, of the requests that left the queue; nil where none did
+}
+
+// Between compares two readings. A counter that went back (a server restarted) tells nothing.
+func Between(before, now Reading) Since {
+	var s Since
+	queries, hits := grown(before.PrefixQueries, now.PrefixQueries), grown(before.PrefixHits, now.PrefixHits)
+	if queries != nil && hits != nil && *queries > 0 {
+		s.PrefixHitRatio = scaled(hits, 1 / *queries)
+	}
+	s.Preemptions = grown(before.Preemptions, now.Preemptions)
+	waited, n := grown(before.QueueTimeSum, now.QueueTimeSum), grown(before.QueueTimeCount, now.QueueTimeCount)
+	if waited != nil && n != nil && *n > 0 {
+		s.QueueTime = scaled(waited, 1 / *n)
+	}
+
+	return s
+}
+
+func grown(before, now *float64) *float64 {
+	if before == nil || now == nil || *now < *before {
+		return nil
+	}
+	d := *now - *before
+
+	return &d
+}
+
+// maxBytes bounds an exposition; the largest seen (vLLM with many models) are a few hundred kilobytes.
+const maxBytes = 32 << 20
+
+// Fetch reads one endpoint.
+func Fetch(ctx context.Context, client *http.Client, url string) (Reading, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return Reading{}, fmt.Errorf("metrics endpoint: %w", err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return Reading{}, fmt.Errorf("metrics endpoint: %w", err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return Reading{}, fmt.Errorf("metrics endpoint %s: got status %d, expected 200", url, resp.StatusCode)
+	}
+	r, err := Parse(io.LimitReader(resp.Body, maxBytes))
+	if err != nil {
+		return r, fmt.Errorf("metrics endpoint %s: %w", url, err)
+	}
+
+	return r, nil
+}
+
+// Healthy asks a health endpoint; nil means that it answered 2xx.
+func Healthy(ctx context.Context, client *http.Client, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return fmt.Errorf("health endpoint: %w", err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return fmt.Errorf("health endpoint: %w", err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return fmt.Errorf("health endpoint %s: got status %d, expected 2xx", url, resp.StatusCode)
+	}
+
+	return nil
+}

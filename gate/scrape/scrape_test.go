@@ -1,0 +1,181 @@
+package scrape_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/safeqps/xk6-safeqps/gate/scrape"
+)
+
+func parse(t *testing.T, text string) scrape.Reading {
+	t.Helper()
+	r, err := scrape.Parse(strings.NewReader(text))
+	require.NoError(t, err)
+
+	return r
+}
+
+func v(f float64) *float64 { return &f }
+
+func TestNamesOfEachEngine(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		text string
+		want scrape.Reading
+	}{
+		"vllm, two data-parallel engines": {
+			`# TYPE vllm:num_requests_waiting gauge
+vllm:num_requests_waiting{engine="0",model_name="m"} 3
+vllm:num_requests_waiting{engine="1",model_name="m"} 4
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0"} 8
+vllm:num_requests_running{engine="1"} 8
+# TYPE vllm:kv_cache_usage_perc gauge
+vllm:kv_cache_usage_perc{engine="0"} 0.5
+vllm:kv_cache_usage_perc{engine="1"} 0.75
+# TYPE vllm:prefix_cache_queries_total counter
+vllm:prefix_cache_queries_total 1000
+# TYPE vllm:prefix_cache_hits_total counter
+vllm:prefix_cache_hits_total 250
+# TYPE vllm:num_preemptions_total counter
+vllm:num_preemptions_total 2
+# TYPE vllm:request_queue_time_seconds histogram
+vllm:request_queue_time_seconds_bucket{le="1"} 3
+vllm:request_queue_time_seconds_bucket{le="+Inf"} 4
+vllm:request_queue_time_seconds_sum 6
+vllm:request_queue_time_seconds_count 4
+`,
+			scrape.Reading{
+				Engine: "vllm", QueueDepth: v(7), Running: v(16), KVCacheUsage: v(0.75), PrefixQueries: v(1000), PrefixHits: v(250),
+				Preemptions: v(2), QueueTimeSum: v(6), QueueTimeCount: v(4),
+			},
+		},
+		"sglang": {
+			"sglang:num_queue_reqs 5\nsglang:num_running_reqs 6\nsglang:token_usage 0.25\nsglang:cache_hit_rate 0.5\n",
+			scrape.Reading{Engine: "sglang", QueueDepth: v(5), Running: v(6), KVCacheUsage: v(0.25), PrefixHitRatio: v(0.5)},
+		},
+		"tgi": {
+			"tgi_queue_size 2\ntgi_batch_current_size 4\n",
+			scrape.Reading{Engine: "tgi", QueueDepth: v(2), Running: v(4)},
+		},
+		"llama.cpp": {
+			"llamacpp:requests_deferred 1\nllamacpp:requests_processing 2\nllamacpp:predicted_tokens_seconds nan\n",
+			scrape.Reading{Engine: "llama.cpp", QueueDepth: v(1), Running: v(2)},
+		},
+		"trtllm-serve": {
+			"trtllm_num_requests_waiting 1\ntrtllm_num_requests_running 2\ntrtllm_kv_cache_utilization 0.5\ntrtllm_kv_cache_hit_rate 0.25\n",
+			scrape.Reading{Engine: "trtllm-serve", QueueDepth: v(1), Running: v(2), KVCacheUsage: v(0.5), PrefixHitRatio: v(0.25)},
+		},
+		"triton": {
+			`nv_trt_llm_request_metrics{request_type="waiting",model="m"} 9
+nv_trt_llm_request_metrics{request_type="scheduled",model="m"} 3
+nv_trt_llm_request_metrics{request_type="max",model="m"} 512
+nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="fraction"} 0.125
+nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="max"} 1000
+`,
+			scrape.Reading{Engine: "triton", QueueDepth: v(9), Running: v(3), KVCacheUsage: v(0.125)},
+		},
+		"dynamo": {
+			"dynamo_frontend_queued_requests 4\ndynamo_frontend_inflight_requests 12\n" +
+				"dynamo_component_kvstats_gpu_cache_usage_percent 50\n",
+			scrape.Reading{Engine: "dynamo", QueueDepth: v(4), Running: v(12), KVCacheUsage: v(0.5)},
+		},
+		"dcgm": {
+			"DCGM_FI_DEV_GPU_UTIL{gpu=\"0\"} 90\nDCGM_FI_DEV_GPU_UTIL{gpu=\"1\"} 70\nDCGM_FI_DEV_FB_USED{gpu=\"0\"} 2\n",
+			scrape.Reading{GPUUtilisation: v(0.8), GPUMemoryUsed: v(2 << 20)},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, tt.want, parse(t, tt.text))
+		})
+	}
+}
+
+func TestWhatIsNotThereIsAnError(t *testing.T) {
+	t.Parallel()
+	_, err := scrape.Parse(strings.NewReader("process_cpu_seconds_total 3\n"))
+	require.ErrorIs(t, err, scrape.ErrNothingKnown)
+	_, err = scrape.Parse(strings.NewReader("<html>"))
+	require.ErrorContains(t, err, "reading Prometheus metrics")
+	_, err = scrape.Parse(strings.NewReader("vllm:num_requests_waiting NaN\n"))
+	require.ErrorIs(t, err, scrape.ErrNothingKnown, "NaN is no measurement")
+}
+
+func TestReplicasAddUp(t *testing.T) {
+	t.Parallel()
+	joined := scrape.Join(
+		scrape.Reading{Engine: "vllm", QueueDepth: v(1), KVCacheUsage: v(0.5), PrefixHitRatio: v(0.2)},
+		scrape.Reading{Engine: "vllm", QueueDepth: v(2), KVCacheUsage: v(0.9), PrefixHitRatio: v(0.4)},
+		scrape.Reading{GPUUtilisation: v(0.5)},
+	)
+	require.Equal(t, v(3), joined.QueueDepth)
+	require.Equal(t, v(0.9), joined.KVCacheUsage)
+	require.InDelta(t, 0.3, *joined.PrefixHitRatio, 1e-12)
+	require.Equal(t, v(0.5), joined.GPUUtilisation)
+	require.Nil(t, joined.Running)
+	require.Nil(t, joined.Preemptions)
+}
+
+func TestBetweenTwoReadings(t *testing.T) {
+	t.Parallel()
+	before := scrape.Reading{
+		PrefixQueries: v(100), PrefixHits: v(10), Preemptions: v(3), QueueTimeSum: v(1), QueueTimeCount: v(2),
+	}
+	now := scrape.Reading{
+		PrefixQueries: v(300), PrefixHits: v(60), Preemptions: v(5), QueueTimeSum: v(4), QueueTimeCount: v(8),
+	}
+	require.Equal(t, scrape.Since{PrefixHitRatio: v(0.25), Preemptions: v(2), QueueTime: v(0.5)}, scrape.Between(before, now))
+	require.Equal(t, scrape.Since{}, scrape.Between(now, before), "a server that restarted tells nothing")
+	require.Equal(t, scrape.Since{Preemptions: v(0)}, scrape.Between(now, now), "nothing looked up is no ratio of zero")
+}
+
+func TestCapturesOfRealServers(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join("..", "..", "..", "shared", "captures")
+	if _, err := os.Stat(dir); err != nil {
+		t.Skip("the captures of real servers are not here")
+	}
+	for file, engine := range map[string]string{
+		"sim/metrics_busy.prom": "vllm", "sim/metrics_idle.prom": "vllm", "llama/metrics.prom": "llama.cpp",
+	} {
+		text, err := os.ReadFile(filepath.Join(dir, file))
+		require.NoError(t, err)
+		r := parse(t, string(text))
+		require.Equal(t, engine, r.Engine, file)
+		require.NotNil(t, r.QueueDepth, file)
+		require.NotNil(t, r.Running, file)
+	}
+}
+
+func TestFetch(t *testing.T) {
+	t.Parallel()
+	status := http.StatusOK
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte("tgi_queue_size 2\n"))
+	}))
+	defer s.Close()
+	r, err := scrape.Fetch(t.Context(), s.Client(), s.URL)
+	require.NoError(t, err)
+	require.Equal(t, v(2), r.QueueDepth)
+	require.NoError(t, scrape.Healthy(t.Context(), s.Client(), s.URL))
+	status = http.StatusServiceUnavailable
+	_, err = scrape.Fetch(t.Context(), s.Client(), s.URL)
+	require.ErrorContains(t, err, "got status 503, expected 200")
+	require.ErrorContains(t, scrape.Healthy(t.Context(), s.Client(), s.URL), "got status 503, expected 2xx")
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("vllm:num_requests_waiting 1\n")
+	f.Add("# TYPE vllm:request_queue_time_seconds histogram\nvllm:request_queue_time_seconds_sum 1\n")
+	f.Fuzz(func(_ *testing.T, text string) {
+		_, _ = scrape.Parse(strings.NewReader(text)) // must not panic
+	})
+}
