@@ -4,13 +4,21 @@ package safeqps
 
 import (
 	"go.k6.io/k6/js/modules"
+	"go.k6.io/k6/output"
 	"go.k6.io/k6/subcommand"
 
 	"github.com/safeqps/xk6-safeqps/cli"
+	"github.com/safeqps/xk6-safeqps/gate"
 	"github.com/safeqps/xk6-safeqps/llm"
 )
 
 func init() { //nolint:gochecknoinits // k6 knows no other moment for it
-	modules.Register("k6/x/llm", llm.New())
+	client := llm.New()
+	modules.Register("k6/x/llm", client)
+
+	g := gate.New(client)
+	modules.Register("k6/x/llm/gate", g)
+	output.RegisterExtension("llm", g.NewOutput)
+
 	subcommand.RegisterExtension("llm", cli.New)
 }

@@ -27,6 +27,9 @@ func New() *Module { return &Module{} }
 // InFlight is how many requests of this process are being served.
 func (r *Module) InFlight() int64 { return r.inFlight.Load() }
 
+// Started is how many requests this process has started.
+func (r *Module) Started() uint64 { return r.sequence.Load() }
+
 // NewModuleInstance implements modules.Module.
 func (r *Module) NewModuleInstance(vu modules.VU) modules.Instance {
 	instruments, err := registerInstruments(vu.InitEnv().Registry)

@@ -143,6 +143,14 @@ func TestPrefixReuse(t *testing.T) {
 		})
 	}
 
+	t.Run("a block is found only behind its own beginning", func(t *testing.T) {
+		res := simulate(t, plainConfig(),
+			Arrival{PromptTokens: 13, MaxTokens: 1, Blocks: []uint64{a, b, c}},
+			Arrival{At: time.Second, PromptTokens: 5, MaxTokens: 1, Blocks: []uint64{d}},
+			Arrival{At: 2 * time.Second, PromptTokens: 13, MaxTokens: 1, Blocks: []uint64{d, b, c}},
+		)
+		require.Equal(t, 4, res.Requests[2].CachedTokens)
+	})
 	t.Run("within one step", func(t *testing.T) {
 		same := Arrival{PromptTokens: 13, MaxTokens: 1, Blocks: []uint64{a, b, c}}
 		res := simulate(t, plainConfig(), same, same)
@@ -193,15 +201,15 @@ func TestPreemptionRecomputesAndKeepsItsPlace(t *testing.T) {
 	res := simulate(t, cfg,
 		Arrival{At: 0, PromptTokens: 7, MaxTokens: 3},
 		Arrival{At: 0, PromptTokens: 7, MaxTokens: 3},
-		Arrival{At: 1 * ms, PromptTokens: 3, MaxTokens: 1},
+		Arrival{At: 1 * ms, PromptTokens: 5, MaxTokens: 1},
 	)
 	// 0–24: both prefill (7 + 7 tokens), two blocks each: the pool is full. 24–38: both decode, 14 ms; 8 tokens each. At 38 both need a
 	// third block: the second is preempted, and nobody is admitted in this step. The first decodes alone, 12 ms, to 50, and
-	// ends. At 50 the second is ahead of the third: 7 + 2 tokens to recompute in 3 blocks; the third takes the last block: 10 + 9 + 3
-	// = 22 ms, to 72.
+	// ends. At 50 the second is ahead of the third: 7 + 2 tokens to recompute in 3 blocks, 19 ms, to 69. The third needs 2 blocks and
+	// gets them then: 15 ms, to 84.
 	require.Equal(t, []time.Duration{24 * ms, 38 * ms, 50 * ms}, res.Requests[0].TokenTimes)
-	require.Equal(t, []time.Duration{24 * ms, 38 * ms, 72 * ms}, res.Requests[1].TokenTimes)
-	require.Equal(t, []time.Duration{72 * ms}, res.Requests[2].TokenTimes)
+	require.Equal(t, []time.Duration{24 * ms, 38 * ms, 69 * ms}, res.Requests[1].TokenTimes)
+	require.Equal(t, []time.Duration{84 * ms}, res.Requests[2].TokenTimes)
 	require.Equal(t, 1, res.Requests[1].Preemptions)
 	require.Equal(t, int64(1), res.Stats.Preemptions)
 	require.Equal(t, time.Duration(0), res.Requests[1].Scheduled, "the first time counts")
@@ -334,6 +342,26 @@ func TestIncrementalDrivingEqualsSimulate(t *testing.T) {
 	require.Equal(t, want.Stats, sim.Result().Stats)
 	_, err = sim.Add(Arrival{At: 0, PromptTokens: 1, MaxTokens: 1})
 	require.ErrorContains(t, err, "lies before the simulated time")
+}
+
+func TestWhatHappensAtTheSameInstant(t *testing.T) {
+	// The last token comes first, then the client leaves.
+	res := simulate(t, plainConfig(), Arrival{PromptTokens: 10, MaxTokens: 1, CancelAt: 20 * ms})
+	require.Equal(t, Completed, res.Requests[0].Status)
+
+	// What arrives when a step ends is in the next, also if it was added only then.
+	want := simulate(t, plainConfig(),
+		Arrival{PromptTokens: 10, MaxTokens: 2}, Arrival{At: 20 * ms, PromptTokens: 30, MaxTokens: 1})
+	require.Equal(t, 20*ms, want.Requests[1].Scheduled)
+	sim, err := NewSim(plainConfig(), SimOptions{KeepTokenTimes: true})
+	require.NoError(t, err)
+	_, err = sim.Add(Arrival{PromptTokens: 10, MaxTokens: 2})
+	require.NoError(t, err)
+	sim.AdvanceTo(20 * ms)
+	_, err = sim.Add(Arrival{At: 20 * ms, PromptTokens: 30, MaxTokens: 1})
+	require.NoError(t, err)
+	sim.Run()
+	require.Equal(t, want.Requests, sim.Result().Requests)
 }
 
 func TestClosedLoopThroughOnEnd(t *testing.T) {

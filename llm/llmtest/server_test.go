@@ -469,6 +469,7 @@ func TestLeavingClientFreesSlotAndQueue(t *testing.T) {
 	a := s.ask("/v1/chat/completions", `{"stream":true,"max_tokens":1,`+hello+`}`)
 	require.Contains(t, a.body, "[DONE]")
 	st, _ := s.Stats()
+	s.loop.call(func(time.Duration) { require.Empty(t, s.loop.deliveries) })
 	require.Equal(t, int64(1), st.Cancelled)
 	require.Equal(t, int64(1), st.Completed)
 	require.Zero(t, st.UsedBlocks)
@@ -529,6 +530,9 @@ func TestMetrics(t *testing.T) {
 	require.InEpsilon(t, 2*6.56e-3/20, f["vllm:time_to_first_token_seconds"].GetMetric()[0].GetHistogram().GetSampleSum(), 1e-6)
 	require.InEpsilon(t, 6*6.15e-3/20, f["vllm:inter_token_latency_seconds"].GetMetric()[0].GetHistogram().GetSampleSum(), 1e-6)
 	require.InEpsilon(t, (2*6.56e-3+6*6.15e-3)/20, f["vllm:e2e_request_latency_seconds"].GetMetric()[0].GetHistogram().GetSampleSum(), 1e-6)
+	for _, b := range f["vllm:inter_token_latency_seconds"].GetMetric()[0].GetHistogram().GetBucket() {
+		require.Equal(t, uint64(6), b.GetCumulativeCount(), "0.3 ms is below every bound")
+	}
 	require.Equal(t, "16", labelOf(f["vllm:cache_config_info"].GetMetric()[0], "block_size"))
 }
 
@@ -685,6 +689,8 @@ func TestFaultsThatChangeTheStream(t *testing.T) {
 		require.Contains(t, chunks[2].Choices[0].Delta, "reasoning_content")
 		require.Contains(t, chunks[3].Choices[0].Delta, "content")
 		require.Contains(t, a.body, `"completion_tokens_details":{"reasoning_tokens":2}`)
+		truth, _ := s.Truth(s.chunks(s.faulty(`{"reasoning_tokens":2,"tokens_per_chunk":4}`))[0].ID)
+		require.Equal(t, []int{0, 2, 4, 0, 0}, tokensOf(truth), "a chunk is reasoning or text")
 		a = s.faulty(`{"reasoning_tokens":9,"reasoning_field":"reasoning","tokens_per_chunk":4}`)
 		require.Equal(t, 2, strings.Count(a.body, `"reasoning":"`))
 		require.Zero(t, texts(s.chunks(a)))

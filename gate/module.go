@@ -1,0 +1,288 @@
+package gate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/grafana/sobek"
+	"go.k6.io/k6/js/common"
+	"go.k6.io/k6/js/modules"
+	"go.k6.io/k6/metrics"
+
+	"github.com/safeqps/xk6-safeqps/gate/contract"
+	"github.com/safeqps/xk6-safeqps/gate/verdict"
+)
+
+// moduleInstance is the module in one VU.
+type moduleInstance struct {
+	gate *Gate
+	vu   modules.VU
+}
+
+func newModuleInstance(g *Gate, vu modules.VU) *moduleInstance {
+	if err := registerMonitorMetrics(vu.InitEnv().Registry); err != nil {
+		common.Throw(vu.Runtime(), err)
+	}
+
+	return &moduleInstance{gate: g, vu: vu}
+}
+
+// Exports implements modules.Instance.
+func (m *moduleInstance) Exports() modules.Exports {
+	exports := map[string]any{"open": m.open, "monitor": m.monitor, "handleSummary": m.handleSummary}
+
+	return modules.Exports{Default: exports, Named: exports}
+}
+
+// open is gate.open(path, {baseline}).
+func (m *moduleInstance) open(name string, options sobek.Value) (sobek.Value, error) {
+	if m.vu.State() != nil {
+		return nil, errors.New("gate.open: a contract can be opened in the init context only")
+	}
+	if name == "" {
+		return nil, errors.New(`gate.open: got no path, expected the path of a contract such as "./slo.yaml"`)
+	}
+	baseline := ""
+	if options != nil && !sobek.IsUndefined(options) && !sobek.IsNull(options) {
+		values, ok := options.Export().(map[string]any)
+		if !ok {
+			return nil, errors.New(`gate.open: options: expected an object such as {baseline: "./results-before"}`)
+		}
+		for key, value := range values {
+			text, isText := value.(string)
+			if key != "baseline" || !isText {
+				return nil, fmt.Errorf(`gate.open: option %q: got %v, expected {baseline: "path of a results directory"}`, key, value)
+			}
+			baseline = text
+		}
+	}
+	data, err := m.read(name)
+	if err != nil {
+		return nil, fmt.Errorf("gate.open: %w", err)
+	}
+	c, err := contract.Load(name, data, m.environment())
+	if err != nil {
+		return nil, fmt.Errorf("gate.open:\n%w", err)
+	}
+	if c, err = m.resolve(c, name, baseline); err != nil {
+		return nil, fmt.Errorf("gate.open: %w", err)
+	}
+
+	return m.contractObject(c)
+}
+
+// environment looks variables up where the script finds them, in __ENV.
+func (m *moduleInstance) environment() func(string) (string, bool) {
+	env := m.vu.Runtime().Get("__ENV")
+
+	return func(name string) (string, bool) {
+		if env == nil {
+			return "", false
+		}
+		value := env.ToObject(m.vu.Runtime()).Get(name)
+		if value == nil || sobek.IsUndefined(value) {
+			return "", false
+		}
+
+		return value.String(), true
+	}
+}
+
+// resolve gives relative limits their numbers, from the verdict of the run that is the baseline.
+func (m *moduleInstance) resolve(c *contract.Contract, name, baseline string) (*contract.Contract, error) {
+	if baseline == "" && c.Baseline != "" {
+		baseline = c.Baseline
+		if !path.IsAbs(filepath.ToSlash(baseline)) {
+			baseline = path.Join(path.Dir(filepath.ToSlash(name)), filepath.ToSlash(baseline))
+			if !path.IsAbs(baseline) && strings.HasPrefix(name, ".") {
+				baseline = "./" + baseline
+			}
+		}
+	}
+	if baseline == "" || len(c.BaselineNames()) == 0 {
+		return c, nil
+	}
+	file := baseline
+	if !strings.HasSuffix(file, ".json") {
+		file = strings.TrimRight(file, "/") + "/verdict.json"
+	}
+	data, err := m.read(file)
+	if err != nil {
+		return nil, fmt.Errorf("baseline: %w", err)
+	}
+	var before verdict.Result
+	if err := json.Unmarshal(data, &before); err != nil {
+		return nil, fmt.Errorf("baseline %s: %w", file, err)
+	}
+	resolved, err := c.Resolve(before.Measured())
+	if err != nil {
+		return nil, fmt.Errorf("baseline %s: %w", file, err)
+	}
+
+	return resolved, nil
+}
+
+// read reads a file as k6 does: relative to the script, through the file system that `k6 archive` carries.
+func (m *moduleInstance) read(name string) ([]byte, error) {
+	env := m.vu.InitEnv()
+	full := env.GetAbsFilePath(name)
+	file, err := env.FileSystems["file"].Open(full)
+	if err != nil {
+		return nil, fmt.Errorf("can not open %s: %w", name, err)
+	}
+	defer func() { _ = file.Close() }()
+	data, err := io.ReadAll(file)
+	if err != nil {
+		return nil, fmt.Errorf("can not read %s: %w", name, err)
+	}
+
+	return data, nil
+}
+
+// contractObject is the contract as a script sees it.
+func (m *moduleInstance) contractObject(c *contract.Contract) (sobek.Value, error) {
+	text, err := json.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("gate.open: %w", err)
+	}
+	phases := map[string]any{}
+	for name, length := range map[string]contract.Duration{
+		"warmup": c.Phases.Warmup, "steady": c.Phases.Steady, "recovery": c.Phases.Recovery,
+	} {
+		if length > 0 {
+			phases[name] = length.String()
+		}
+	}
+	var decision any
+	if len(c.Decision) > 0 {
+		if err := json.Unmarshal(c.Decision, &decision); err != nil {
+			return nil, fmt.Errorf("gate.open: decision: %w", err)
+		}
+	}
+	rt := m.vu.Runtime()
+	o := rt.NewObject()
+	for _, f := range []struct {
+		name  string
+		value any
+	}{
+		{"file", c.File},
+		{"phases", phases},
+		{"confidence", c.Confidence},
+		{"decision", decision},
+		{"slo", requestSLO(c.RequestSLO)},
+		{"thresholds", func(own sobek.Value) (sobek.Value, error) { return m.thresholds(c, own) }},
+		{"toJSON", func() (any, error) {
+			var plain any
+
+			return plain, json.Unmarshal(text, &plain)
+		}},
+	} {
+		if err := o.Set(f.name, f.value); err != nil {
+			return nil, fmt.Errorf("gate.open: %w", err)
+		}
+	}
+	if err := o.DefineDataProperty(contractKey, rt.ToValue(string(text)), sobek.FLAG_FALSE, sobek.FLAG_FALSE, sobek.FLAG_FALSE); err != nil {
+		return nil, fmt.Errorf("gate.open: %w", err)
+	}
+
+	return o, nil
+}
+
+// contractKey is the hidden property that carries the checked contract from open() to monitor().
+const contractKey = "__contract"
+
+func requestSLO(s *contract.RequestSLO) any {
+	if s == nil {
+		return nil
+	}
+	out := map[string]any{}
+	for name, limit := range map[string]*float64{"ttft": s.TTFT, "tpot": s.TPOT, "itl": s.ITL, "e2e": s.E2E} {
+		if limit != nil {
+			out[name] = *limit
+		}
+	}
+
+	return out
+}
+
+// thresholds is contract.thresholds(own): the contract's thresholds in k6's form, and after them the script's own.
+func (m *moduleInstance) thresholds(c *contract.Contract, own sobek.Value) (sobek.Value, error) {
+	rt := m.vu.Runtime()
+	merged := rt.NewObject()
+	list := map[string][]any{}
+	var order []string
+	add := func(metric string, threshold any) {
+		if _, seen := list[metric]; !seen {
+			order = append(order, metric)
+		}
+		list[metric] = append(list[metric], threshold)
+	}
+	for _, t := range contract.Thresholds(c) {
+		if err := checkThreshold(t.Expression); err != nil {
+			return nil, fmt.Errorf("%s: %s: k6 does not take the threshold %q: %w", c.File, t.Metric, t.Expression, err)
+		}
+		threshold := map[string]any{"threshold": t.Expression, "abortOnFail": t.AbortOnFail}
+		if t.DelayAbortEval != "" {
+			threshold["delayAbortEval"] = t.DelayAbortEval
+		}
+		add(t.Metric, threshold)
+	}
+	if own != nil && !sobek.IsUndefined(own) && !sobek.IsNull(own) {
+		object := own.ToObject(rt)
+		for _, metric := range object.Keys() {
+			list, ok := object.Get(metric).Export().([]any)
+			if !ok {
+				return nil, fmt.Errorf("contract.thresholds: %s: expected a list of thresholds, as in options.thresholds", metric)
+			}
+			for _, threshold := range list {
+				add(metric, threshold)
+			}
+		}
+	}
+	for _, metric := range order {
+		if err := merged.Set(metric, list[metric]); err != nil {
+			return nil, fmt.Errorf("contract.thresholds: %w", err)
+		}
+	}
+
+	return merged, nil
+}
+
+// checkThreshold asks k6's own parser.
+func checkThreshold(expression string) error {
+	t := metrics.NewThresholds([]string{expression})
+
+	return t.Parse() //nolint:wrapcheck // the caller names the threshold
+}
+
+// monitor is gate.monitor(contract, {interval}): the scenario that watches the service and the load generator.
+func (m *moduleInstance) monitor(of sobek.Value, options sobek.Value) (sobek.Value, error) {
+	rt := m.vu.Runtime()
+	if of == nil || sobek.IsUndefined(of) || sobek.IsNull(of) {
+		return nil, errors.New("gate.monitor: got no contract, expected what gate.open() returns")
+	}
+	hidden := of.ToObject(rt).Get(contractKey)
+	if hidden == nil || sobek.IsUndefined(hidden) {
+		return nil, errors.New("gate.monitor: expected what gate.open() returns")
+	}
+	var plain any
+	if err := json.Unmarshal([]byte(hidden.String()), &plain); err != nil {
+		return nil, fmt.Errorf("gate.monitor: %w", err)
+	}
+	scenario := map[string]any{"executor": MonitorType, "contract": plain}
+	if options != nil && !sobek.IsUndefined(options) && !sobek.IsNull(options) {
+		for _, key := range options.ToObject(rt).Keys() {
+			if key != "interval" {
+				return nil, fmt.Errorf("gate.monitor: unknown option %q, expected interval", key)
+			}
+			scenario[key] = options.ToObject(rt).Get(key).Export()
+		}
+	}
+
+	return rt.ToValue(map[string]any{MonitorScenario: scenario}), nil
+}

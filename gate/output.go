@@ -1,0 +1,647 @@
+package gate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/shirou/gopsutil/v4/mem"
+	"github.com/sirupsen/logrus"
+	"go.k6.io/k6/errext"
+	"go.k6.io/k6/errext/exitcodes"
+	"go.k6.io/k6/lib"
+	"go.k6.io/k6/metrics"
+	"go.k6.io/k6/output"
+
+	"github.com/safeqps/xk6-safeqps/gate/abort"
+	"github.com/safeqps/xk6-safeqps/gate/contract"
+	"github.com/safeqps/xk6-safeqps/gate/results"
+	"github.com/safeqps/xk6-safeqps/llm"
+	"github.com/safeqps/xk6-safeqps/trace"
+	"github.com/safeqps/xk6-safeqps/trace/format"
+)
+
+// Output is `--out llm=DIR`: it writes the results directory while the run goes on.
+type Output struct {
+	output.SampleBuffer
+
+	dir      string
+	options  results.Options
+	info     results.Info
+	contract *contract.Contract // nil where the script has none
+	logger   logrus.FieldLogger
+	stdout   io.Writer
+	stopRun  func(error)
+
+	writer  *results.Writer
+	flusher *output.PeriodicFlusher
+	started time.Time
+
+	// What follows belongs to the flusher's goroutine.
+	watch    *abort.Watch
+	open     map[uint64]*llm.Started // requests in flight
+	seconds  *seconds
+	broken   bool // the evidence can not be written any more
+	tripped  *abort.Tripped
+	finished error
+	stopOnce sync.Once
+}
+
+// exitOutputLost is the exit code of a run whose evidence could not be written. It is none of k6's own (97 to 110), nor
+// one of a verdict (0 to 3).
+const exitOutputLost exitcodes.ExitCode = 96
+
+const outputForm = "--out llm=DIR or --out llm=DIR,overwrite=true"
+
+func newOutput(params output.Params) (*Output, error) {
+	dir, rest, _ := strings.Cut(params.ConfigArgument, ",")
+	o := &Output{
+		dir: dir, logger: params.Logger, stdout: params.StdOut, open: map[uint64]*llm.Started{}, seconds: newSeconds(),
+		info: results.Info{Versions: versions(), Host: host(), Digests: map[string]string{}, Seeds: map[string]uint64{}},
+	}
+	if dir == "" {
+		return nil, fmt.Errorf("output llm: got no directory, expected %s", outputForm)
+	}
+	for option := range strings.SplitSeq(rest, ",") {
+		switch option {
+		case "", "overwrite=false":
+		case "overwrite", "overwrite=true":
+			o.options.Overwrite = true
+		default:
+			return nil, fmt.Errorf("output llm: got the option %q, expected %s", option, outputForm)
+		}
+	}
+	if err := o.describe(params); err != nil {
+		return nil, err
+	}
+
+	return o, nil
+}
+
+// describe gathers what is known before the run.
+func (o *Output) describe(params output.Params) error {
+	options, err := json.Marshal(params.ScriptOptions)
+	if err != nil {
+		return fmt.Errorf("output llm: the script's options: %w", err)
+	}
+	o.info.Options = options
+	if segment := params.ScriptOptions.ExecutionSegment; segment != nil {
+		o.info.Segment = segment.String()
+	}
+	if params.ScriptPath != nil {
+		o.info.Workload = filepath.Base(params.ScriptPath.Path)
+	}
+	for _, config := range params.ScriptOptions.Scenarios {
+		if m, ok := config.(*MonitorConfig); ok {
+			if o.contract, err = m.contract(); err != nil {
+				return err
+			}
+			o.info.Contract, o.info.Decision = m.Contract, o.contract.Decision
+		}
+	}
+	o.info.Labels = labels(params.ScriptOptions.Scenarios)
+	for _, t := range trace.Infos() {
+		o.info.Seeds[t.ID] = t.Seed
+		if t.Digest != "" {
+			o.info.Digests[t.ID] = t.Digest
+		}
+		for _, l := range t.Labels {
+			o.info.Labels = append(o.info.Labels, traceLabel(l))
+		}
+	}
+
+	return nil
+}
+
+// labels names what limits the use of a result, as far as the scenarios show it.
+func labels(scenarios lib.ScenarioConfigs) []string {
+	for _, config := range scenarios {
+		switch config.GetType() {
+		case "constant-vus", "ramping-vus", "shared-iterations", "per-vu-iterations", "externally-controlled":
+			return []string{results.LabelClosedLoop}
+		}
+	}
+
+	return nil
+}
+
+// traceLabel says how a trace differs from its file.
+func traceLabel(l format.Label) string {
+	switch l.Kind {
+	case "speed", "rate":
+		return results.LabelRescaledTrace + ": " + l.Detail
+	case "window", "limit":
+		return results.LabelTruncatedTrace + ": " + l.Detail
+	default:
+		return "trace " + l.Kind + ": " + l.Detail
+	}
+}
+
+func versions() map[string]string {
+	v := map[string]string{"go": runtime.Version()}
+	if build, ok := debug.ReadBuildInfo(); ok {
+		for _, dep := range build.Deps {
+			switch dep.Path {
+			case "go.k6.io/k6", "go.k6.io/k6/v2":
+				v["k6"] = dep.Version
+			case "github.com/safeqps/xk6-safeqps":
+				v["xk6-safeqps"] = dep.Version
+			}
+		}
+		if build.Main.Path == "github.com/safeqps/xk6-safeqps" {
+			v["xk6-safeqps"] = build.Main.Version
+		}
+	}
+
+	return v
+}
+
+func host() results.Host {
+	h := results.Host{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU()}
+	if name, err := os.Hostname(); err == nil {
+		h.Name = name
+	}
+	if m, err := mem.VirtualMemory(); err == nil {
+		h.MemoryMB = int64(m.Total >> 20) //nolint:gosec // a machine's memory fits
+	}
+
+	return h
+}
+
+// Description implements output.Output.
+func (o *Output) Description() string { return "llm (" + o.dir + ")" }
+
+// SetTestRunStopCallback implements output.WithTestRunStop.
+func (o *Output) SetTestRunStopCallback(stop func(error)) { o.stopRun = stop }
+
+// Start implements output.Output.
+func (o *Output) Start() error {
+	o.started = time.Now()
+	o.info.Started = o.started
+	writer, err := results.Create(o.dir, o.info, o.options)
+	if err != nil {
+		return fmt.Errorf("output llm: %w", err)
+	}
+	o.writer = writer
+	if o.contract != nil {
+		o.watch = abort.NewWatch(o.contract.Abort, o.started)
+	}
+	flusher, err := output.NewPeriodicFlusher(time.Second, func() { o.flush(time.Now()) })
+	if err != nil {
+		return errors.Join(fmt.Errorf("output llm: %w", err), writer.Close(time.Now(), nil))
+	}
+	o.flusher = flusher
+
+	return nil
+}
+
+// Stop implements output.Output.
+func (o *Output) Stop() error { return o.StopWithTestError(nil) }
+
+// StopWithTestError implements output.WithStopWithTestError. The error is why the run ended early, nil where it did not.
+func (o *Output) StopWithTestError(testErr error) error {
+	o.stopOnce.Do(func() { o.finished = o.finish(testErr) })
+
+	return o.finished
+}
+
+func (o *Output) finish(testErr error) error {
+	o.flusher.Stop() // flushes what is left
+	now := time.Now()
+	// k6 hands every exchange to its outputs before it stops them; what is still open here never came to an end.
+	for _, s := range o.open {
+		r := startedRequest(s)
+		r.Outcome, r.Elapsed = results.InFlight, results.Num(metrics.D(now.Sub(s.Sent)))
+		o.keep(o.writer.Request(&r))
+	}
+	for _, s := range o.seconds.all() {
+		o.keep(o.writer.Sample(s))
+	}
+	if err := o.writer.Counts().Check(); err != nil {
+		o.logger.WithError(err).Error("output llm: arrivals do not add up")
+	}
+
+	return o.writer.Close(now, func(info *results.Info) { o.conclude(info, testErr, now) })
+}
+
+// conclude adds what is known only after the run.
+func (o *Output) conclude(info *results.Info, testErr error, now time.Time) {
+	info.Phases, info.Steps = o.seconds.spans()
+	var tripped *abort.Tripped
+	switch {
+	case o.tripped != nil:
+		tripped = o.tripped
+	case errors.As(testErr, &tripped):
+	case testErr != nil:
+		info.Aborted = &results.Aborted{Rule: "k6", Saw: testErr.Error(), At: now}
+	}
+	if tripped != nil {
+		info.Aborted = &results.Aborted{Rule: tripped.Rule, Saw: tripped.Saw, At: tripped.At}
+	}
+}
+
+// keep reports the first error of writing, and ends the run with it: a run without evidence proves nothing.
+func (o *Output) keep(err error) {
+	if err == nil || o.broken {
+		return
+	}
+	o.broken = true
+	err = fmt.Errorf("output llm: %w", err)
+	o.logger.Error(err)
+	if o.stopRun != nil {
+		o.stopRun(errext.WithAbortReasonIfNone(errext.WithExitCodeIfNone(err, exitOutputLost), errext.AbortedByOutput))
+	}
+}
+
+// flush takes what k6 has handed over since the last time, once a second.
+func (o *Output) flush(now time.Time) {
+	for _, container := range o.GetBufferedSamples() {
+		switch c := container.(type) {
+		case *llm.Exchange:
+			o.exchange(c)
+		case *llm.Started:
+			o.open[c.Seq] = c
+			o.seconds.started(c)
+		case *trace.Dropped:
+			o.dropped(c)
+		default:
+			for _, s := range container.GetSamples() {
+				o.sample(s)
+			}
+		}
+	}
+	for _, s := range o.seconds.before(now.Add(-time.Second)) {
+		o.keep(o.writer.Sample(s))
+	}
+	o.keep(o.writer.Flush(now))
+	if o.watch == nil || o.tripped != nil {
+		return
+	}
+	if o.tripped = o.watch.Tick(now, nil); o.tripped != nil && o.stopRun != nil {
+		o.keep(o.writer.Event(results.Event{
+			Time: now, Kind: results.EventAbort, Rule: o.tripped.Rule, Message: o.tripped.Saw,
+		}))
+		o.stopRun(abortError(o.tripped))
+	}
+}
+
+// abortError ends a run as a crossed threshold would.
+func abortError(t *abort.Tripped) error {
+	return errext.WithAbortReasonIfNone(
+		errext.WithExitCodeIfNone(t, exitcodes.ThresholdsHaveFailed), errext.AbortedByThreshold)
+}
+
+func (o *Output) exchange(e *llm.Exchange) {
+	delete(o.open, e.Seq)
+	r, gaps := exchangeRequest(e)
+	o.keep(o.writer.Request(&r))
+	o.keep(o.writer.RecordITL(r.Phase, r.Step, r.Class, gaps))
+	o.seconds.ended(e, &r)
+	if o.watch != nil {
+		o.watch.Request(watched(&r, gaps))
+		o.watch.Arrivals(1, 0)
+	}
+}
+
+func (o *Output) dropped(d *trace.Dropped) {
+	tags := d.Sample.Tags
+	r := results.Request{
+		Row: int64(d.Row), Scenario: d.Scenario, Class: d.Class, Due: d.Due, Outcome: results.Dropped,
+		Phase: tag(tags, "phase"), Step: tag(tags, "step"), ErrorType: string(d.Reason),
+	}
+	o.keep(o.writer.Request(&r))
+	o.seconds.dropped(d.Due, r.Phase, r.Step, 1)
+	if o.watch != nil {
+		o.watch.Arrivals(1, 1)
+	}
+}
+
+// sample takes what other executors and the monitor report.
+func (o *Output) sample(s metrics.Sample) {
+	name := s.Metric.Name
+	switch {
+	case name == metrics.DroppedIterationsName:
+		// Arrivals that a stock executor could not start: k6 does not say which.
+		phase, step := tag(s.Tags, "phase"), tag(s.Tags, "step")
+		for range int(s.Value) {
+			o.keep(o.writer.Request(&results.Request{
+				Row: -1, Scenario: tag(s.Tags, "scenario"), Due: s.Time, Outcome: results.Dropped, Phase: phase, Step: step,
+			}))
+		}
+		o.seconds.dropped(s.Time, phase, step, int64(s.Value))
+		if o.watch != nil {
+			o.watch.Arrivals(int(s.Value), int(s.Value))
+		}
+	case name == gapsName:
+		o.keep(o.writer.Event(results.Event{Time: s.Time, Kind: results.EventScrapeGap, Message: tag(s.Tags, "reason")}))
+	case strings.HasPrefix(name, serverPrefix):
+		o.seconds.gauge(s, strings.TrimPrefix(name, serverPrefix), true)
+	case strings.HasPrefix(name, clientPrefix):
+		o.seconds.gauge(s, strings.TrimPrefix(name, clientPrefix), false)
+	}
+}
+
+func tag(tags *metrics.TagSet, name string) string {
+	value, _ := tags.Get(name)
+
+	return value
+}
+
+func startedRequest(s *llm.Started) results.Request {
+	return results.Request{
+		Row: s.Row, Scenario: tag(s.Tags, "scenario"), Phase: tag(s.Tags, "phase"), Step: tag(s.Tags, "step"),
+		Class: s.Class, Model: tag(s.Tags, "model"), Due: s.Due, Start: s.Sent,
+	}
+}
+
+// exchangeRequest is the evidence of one exchange: its line, and the gaps between its chunks in milliseconds.
+func exchangeRequest(e *llm.Exchange) (results.Request, []float64) {
+	r := startedRequest(&llm.Started{Row: e.Row, Class: e.Class, Tags: e.Tags, Due: e.Due, Sent: e.Timeline.Sent})
+	r.Outcome, r.ErrorType, r.CancelPhase, r.Status = outcome(e), string(e.ErrorType), string(e.CancelPhase), e.Status
+	tl := &e.Timeline
+	r.TTFT, r.TTFTText = duration(tl.TTFT()), duration(tl.TTFTText())
+	r.ScheduleDelay = duration(e.ScheduleDelay())
+	if e.Outcome == llm.OutcomeOK {
+		r.TPOT, r.E2E = duration(e.TPOT()), duration(tl.E2E())
+		if e.CompletionTokens != nil {
+			if v, ok := tl.OutputRate(*e.CompletionTokens); ok {
+				r.OutputTPS = results.Num(v)
+			}
+		}
+	} else {
+		r.Elapsed = results.Num(metrics.D(e.End.Sub(tl.Sent)))
+	}
+	gaps := make([]float64, 0, max(tl.Chunks()-1, 0))
+	for _, gap := range tl.Gaps {
+		gaps = append(gaps, metrics.D(gap))
+	}
+	r.ITLCount = int64(len(gaps))
+	r.ITLP50, r.ITLP99, r.ITLMax = gapQuantiles(gaps)
+	r.Chunks = int64(tl.Chunks())
+	r.PromptAsked, r.CompletionAsked = asked(e.PromptTokensAsked), asked(e.CompletionTokensAsked)
+	r.Prompt, r.Completion = count(e.PromptTokens), count(e.CompletionTokens)
+	r.Cached, r.Reasoning = count(e.Message.Usage.CachedTokens), count(e.Message.Usage.ReasoningTokens)
+	r.TokenSource, r.RequestID = string(e.TokenSource), e.Message.ID
+	if e.Goodput != nil {
+		r.Goodput = results.FlagOf(*e.Goodput)
+	}
+	if e.Cost != nil {
+		r.Cost = results.Num(*e.Cost)
+	}
+
+	return r, gaps
+}
+
+// gapQuantiles are the middle, the 99th percentile (nearest rank) and the largest of a request's gaps.
+func gapQuantiles(gaps []float64) (p50, p99, longest results.Number) {
+	n := len(gaps)
+	if n == 0 {
+		return p50, p99, longest
+	}
+	ordered := slices.Sorted(slices.Values(gaps))
+	rank := func(q float64) results.Number {
+		return results.Num(ordered[max(int(math.Ceil(q*float64(n)))-1, 0)])
+	}
+
+	return rank(0.5), rank(0.99), results.Num(ordered[n-1])
+}
+
+func outcome(e *llm.Exchange) results.Outcome {
+	switch {
+	case e.Outcome == llm.OutcomeOK:
+		return results.OK
+	case e.Outcome == llm.OutcomeCancelled:
+		return results.Cancelled
+	case e.ErrorType == "interrupted":
+		return results.InFlight // the run ended before its answer did
+	default:
+		return results.Failed
+	}
+}
+
+func duration(d time.Duration, ok bool) results.Number {
+	if !ok {
+		return results.Number{}
+	}
+
+	return results.Num(metrics.D(d))
+}
+
+func count(n *int) results.Int {
+	if n == nil {
+		return results.Int{}
+	}
+
+	return results.IntOf(int64(*n))
+}
+
+func asked(n int) results.Int {
+	if n == 0 {
+		return results.Int{}
+	}
+
+	return results.IntOf(int64(n))
+}
+
+func watched(r *results.Request, gaps []float64) abort.Request {
+	number := func(n results.Number) float64 {
+		if !n.Known {
+			return math.NaN()
+		}
+
+		return n.Value
+	}
+	completion := math.NaN()
+	if r.Completion.Known {
+		completion = float64(r.Completion.Value)
+	}
+
+	return abort.Request{
+		Steady: r.Phase == "" || r.Phase == string(contract.PhaseSteady),
+		OK:     r.Outcome == results.OK, Failed: r.Outcome == results.Failed, Status: r.Status,
+		Good: r.Goodput == results.FlagYes, Judged: r.Goodput != results.FlagAbsent,
+		TTFT: number(r.TTFT), TTFTText: number(r.TTFTText), TPOT: number(r.TPOT), E2E: number(r.E2E),
+		ScheduleDelay: number(r.ScheduleDelay), OutputTPS: number(r.OutputTPS), ITL: gaps, CompletionTokens: completion,
+	}
+}
+
+// seconds collects the run second by second, until a second is complete.
+type seconds struct {
+	pending  map[int64]*results.Sample
+	written  int64 // all up to this one have been handed out
+	inFlight int64
+	phases   map[string]*results.Span
+	steps    map[string]*results.Span
+}
+
+func newSeconds() *seconds {
+	return &seconds{
+		pending: map[int64]*results.Sample{}, phases: map[string]*results.Span{}, steps: map[string]*results.Span{},
+	}
+}
+
+// at is the second that a moment belongs to. What comes late, after its second was handed out, counts in the next one.
+func (s *seconds) at(t time.Time) *results.Sample {
+	key := max(t.Unix(), s.written+1)
+	sample := s.pending[key]
+	if sample == nil {
+		sample = &results.Sample{Time: time.Unix(key, 0).UTC()}
+		for _, n := range []**int64{&sample.Offered, &sample.Started, &sample.Dropped, &sample.Completed, &sample.Failed, &sample.Cancelled} {
+			*n = new(int64)
+		}
+		s.pending[key] = sample
+	}
+
+	return sample
+}
+
+func (s *seconds) arrival(sample *results.Sample, t time.Time, phase, step string) {
+	*sample.Offered++
+	if phase != "" {
+		sample.Phase = phase
+	}
+	if step != "" {
+		sample.Step = step
+	}
+	extend(s.phases, phase, t)
+	extend(s.steps, step, t)
+}
+
+func extend(spans map[string]*results.Span, name string, t time.Time) {
+	if name == "" {
+		return
+	}
+	span := spans[name]
+	if span == nil {
+		span = &results.Span{Name: name, Start: t, End: t}
+		spans[name] = span
+	}
+	if t.Before(span.Start) {
+		span.Start = t
+	}
+	if t.After(span.End) {
+		span.End = t
+	}
+}
+
+func (s *seconds) started(c *llm.Started) {
+	sample := s.at(c.Sent)
+	s.arrival(sample, c.Sent, tag(c.Tags, "phase"), tag(c.Tags, "step"))
+	*sample.Started++
+	s.inFlight++
+	s.level(sample)
+}
+
+func (s *seconds) dropped(t time.Time, phase, step string, n int64) {
+	sample := s.at(t)
+	for range n {
+		s.arrival(sample, t, phase, step)
+		*sample.Dropped++
+	}
+}
+
+func (s *seconds) ended(e *llm.Exchange, r *results.Request) {
+	sample := s.at(e.End)
+	switch r.Outcome {
+	case results.OK:
+		*sample.Completed++
+	case results.Failed:
+		*sample.Failed++
+	case results.Cancelled:
+		*sample.Cancelled++
+	}
+	add(&sample.PromptTokens, r.Prompt)
+	add(&sample.CompletionTokens, r.Completion)
+	s.inFlight--
+	s.level(sample)
+}
+
+func (s *seconds) level(sample *results.Sample) {
+	n := s.inFlight
+	sample.InFlight = &n
+}
+
+func add(to **int64, n results.Int) {
+	if !n.Known {
+		return
+	}
+	if *to == nil {
+		*to = new(int64)
+	}
+	**to += n.Value
+}
+
+func (s *seconds) gauge(g metrics.Sample, name string, server bool) {
+	sample := s.at(g.Time)
+	if sample.Phase == "" { // a second without arrivals, as in the recovery
+		sample.Phase, sample.Step = tag(g.Tags, "phase"), tag(g.Tags, "step")
+	}
+	into := &sample.Client
+	if server {
+		into = &sample.Server
+	}
+	if *into == nil {
+		*into = map[string]float64{}
+	}
+	value := g.Value
+	if name == "timer_delay" { // many in a second: the worst counts
+		value = max(value, (*into)[name])
+	}
+	(*into)[name] = value
+}
+
+// before hands out the seconds that ended before a moment, oldest first.
+func (s *seconds) before(t time.Time) []results.Sample { return s.take(t.Unix() - 1) }
+
+func (s *seconds) all() []results.Sample {
+	last := s.written
+	for key := range s.pending {
+		last = max(last, key)
+	}
+
+	return s.take(last)
+}
+
+func (s *seconds) take(last int64) []results.Sample {
+	var out []results.Sample
+	first := last + 1
+	for key := range s.pending {
+		first = min(first, key)
+	}
+	for key := first; key <= last; key++ {
+		sample, ok := s.pending[key]
+		if !ok {
+			continue
+		}
+		delete(s.pending, key)
+		out = append(out, *sample)
+	}
+	s.written = max(s.written, last)
+
+	return out
+}
+
+func (s *seconds) spans() (phases, steps []results.Span) {
+	return sorted(s.phases), sorted(s.steps)
+}
+
+func sorted(spans map[string]*results.Span) []results.Span {
+	out := make([]results.Span, 0, len(spans))
+	for span := range maps.Values(spans) {
+		out = append(out, *span)
+	}
+	slices.SortFunc(out, func(a, b results.Span) int { return a.Start.Compare(b.Start) })
+
+	return out
+}

@@ -1,0 +1,144 @@
+// Package report shows a verdict to people and to programs: a table for the terminal, Markdown for a pull request,
+// JUnit for a CI system, annotations for GitHub. Each repeats the labels that qualify the result.
+package report
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/safeqps/xk6-safeqps/gate/contract"
+	"github.com/safeqps/xk6-safeqps/gate/results"
+	"github.com/safeqps/xk6-safeqps/gate/verdict"
+)
+
+// Write puts verdict.json, report.md and junit.xml into a results directory.
+func Write(dir string, r *verdict.Result) error {
+	if err := r.Write(dir); err != nil {
+		return err
+	}
+	if err := results.WriteFile(filepath.Join(dir, results.MarkdownFile), Markdown(r)); err != nil {
+		return err
+	}
+	junit, err := JUnit(r)
+	if err != nil {
+		return err
+	}
+	return results.WriteFile(filepath.Join(dir, results.JUnitFile), junit)
+}
+
+// measured writes a measured value with its unit, to three or four significant digits; "-" where there is none.
+func measured(c *verdict.Criterion) string {
+	if c.Measured == nil {
+		return "-"
+	}
+	return quantity(*c.Measured, c.Unit)
+}
+
+func quantity(v float64, unit string) string {
+	switch contract.Unit(unit) {
+	case contract.UnitMilliseconds:
+		if math.Abs(v) >= 1000 {
+			return digits(v/1000) + "s"
+		}
+		return digits(v) + "ms"
+	case contract.UnitRatio:
+		return digits(100*v) + "%"
+	case contract.UnitTokensPerSecond, contract.UnitRequestsPerSecond:
+		return digits(v) + " " + unit
+	case contract.UnitState:
+		if v == 0 {
+			return "no"
+		}
+		return "yes"
+	default:
+		return digits(v)
+	}
+}
+
+// digits writes four significant digits without an exponent, and all digits before the point.
+func digits(v float64) string {
+	if v == 0 {
+		return "0"
+	}
+	decimals := max(0, 3-int(math.Floor(math.Log10(math.Abs(v)))))
+	text := strconv.FormatFloat(v, 'f', decimals, 64)
+	if strings.Contains(text, ".") {
+		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
+	}
+	return text
+}
+
+// evidence says in a few words what a verdict rests on.
+func evidence(c *verdict.Criterion) string {
+	var parts []string
+	switch {
+	case c.OverLow != nil && c.OverHigh != nil && c.N > 0:
+		parts = append(parts, fmt.Sprintf("%d of %d over (%s to %s)", c.Over, c.N,
+			quantity(*c.OverLow, string(contract.UnitRatio)), quantity(*c.OverHigh, string(contract.UnitRatio))))
+	case c.MeanLow != nil && c.MeanHigh != nil:
+		parts = append(parts, fmt.Sprintf("mean of %d (%s to %s)", c.N, quantity(*c.MeanLow, c.Unit), quantity(*c.MeanHigh, c.Unit)))
+	case c.N > 0 && c.Over > 0:
+		parts = append(parts, fmt.Sprintf("%d of %d over", c.Over, c.N))
+	case c.N > 0:
+		parts = append(parts, fmt.Sprintf("%d seen", c.N))
+	}
+	const worthTelling = 1.5
+	if c.Inflation >= worthTelling {
+		parts = append(parts, fmt.Sprintf("%s requests hold the evidence of one", digits(math.Round(10*c.Inflation)/10)))
+	}
+	if c.Undecided > 0 {
+		parts = append(parts, fmt.Sprintf("%d undecided", c.Undecided))
+	}
+	switch {
+	case c.Needed != nil:
+		parts = append(parts, fmt.Sprintf("needs %d more, none over", *c.Needed))
+	case c.NeededAtShare != nil:
+		parts = append(parts, fmt.Sprintf("needs about %d more", *c.NeededAtShare))
+	}
+	if len(parts) == 0 {
+		return "-"
+	}
+	return strings.Join(parts, "; ")
+}
+
+// status is the verdict of a criterion, as shown.
+func status(c *verdict.Criterion) string {
+	if c.Ignored {
+		return "not measured"
+	}
+	return string(c.Verdict)
+}
+
+func countsLine(c results.Counts) string {
+	line := fmt.Sprintf("offered %d, started %d, dropped %d, completed %d, failed %d, cancelled %d, in flight %d",
+		c.Offered, c.Started, c.Dropped, c.Completed, c.Failed, c.Cancelled, c.InFlight)
+	if c.Retries > 0 {
+		line += fmt.Sprintf(", retries %d", c.Retries)
+	}
+	return line
+}
+
+// rates is the line of throughputs of a phase; "" where none was measured.
+func rates(p *verdict.Phase) string {
+	var parts []string
+	for _, r := range []struct {
+		value *float64
+		unit  string
+	}{
+		{p.RequestsPerSecond, "requests/s"}, {p.PromptTokensPerSecond, "prompt tokens/s"},
+		{p.OutputTokensPerSecond, "output tokens/s"},
+	} {
+		if r.value != nil {
+			parts = append(parts, digits(*r.value)+" "+r.unit)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// shownMetrics are the latencies of a phase, in the order in which they are shown.
+var shownMetrics = []string{
+	results.MetricTTFT, results.MetricTTFTText, results.MetricTPOT, results.MetricE2E, results.MetricScheduleDelay,
+}

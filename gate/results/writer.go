@@ -1,0 +1,353 @@
+package results
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// Options say how a results directory is written.
+type Options struct {
+	// Overwrite allows a directory that is not empty. The files of an earlier run are removed, other files stay.
+	Overwrite bool
+	// HistogramInterval is the time between two writings of the histograms; 0 means 5 s. Of a killed run the
+	// histograms can be this old.
+	HistogramInterval time.Duration
+}
+
+const defaultHistogramInterval = 5 * time.Second
+
+// Writer fills a results directory. Its methods may be called from several goroutines. It starts none: the owner
+// calls Flush about once a second, and Close at the end.
+//
+// A failure to write lines is final for the file it happened to. The failing call and every later one that touches
+// the file return the same error, which names the file and the cause; the lines already in the file stay whole. The
+// histograms are tried again at their next interval, since each writing holds all that was seen.
+type Writer struct {
+	dir      string
+	interval time.Duration
+
+	mu       sync.Mutex
+	info     Info
+	requests *appendFile
+	series   *appendFile
+	events   *appendFile
+	counts   Counts
+
+	groups         map[groupKey]*histogramGroup
+	histogramCount int
+	histogramsDone time.Time // when they were last written
+	histogramErr   error
+	capReported    bool
+	closed         bool
+}
+
+// Create makes the directory, with its parents, and writes the first run.json. A directory that is not empty is
+// refused unless Overwrite is set. The schema, and the start time if it is zero, are filled in.
+func Create(dir string, info Info, options Options) (*Writer, error) {
+	if err := prepareDir(dir, options.Overwrite); err != nil {
+		return nil, err
+	}
+	info.Schema = Schema
+	if info.Started.IsZero() {
+		info.Started = time.Now()
+	}
+	w := &Writer{dir: dir, interval: options.HistogramInterval, info: info, groups: make(map[groupKey]*histogramGroup)}
+	if w.interval == 0 {
+		w.interval = defaultHistogramInterval
+	}
+	if err := w.open(); err != nil {
+		return nil, errors.Join(err, w.closeFiles())
+	}
+	return w, nil
+}
+
+func (w *Writer) open() error {
+	for _, f := range []struct {
+		to   **appendFile
+		name string
+	}{{&w.requests, RequestsFile}, {&w.series, SeriesFile}, {&w.events, EventsFile}} {
+		file, err := createAppendFile(filepath.Join(w.dir, f.name))
+		if err != nil {
+			return err
+		}
+		*f.to = file
+	}
+	return w.writeInfo()
+}
+
+func prepareDir(dir string, overwrite bool) error {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		return fmt.Errorf("results: %w", err)
+	case len(entries) > 0 && !overwrite:
+		return fmt.Errorf("results: directory %s is not empty: give another one, or overwrite=true to replace the results in it", dir)
+	}
+	if overwrite {
+		for _, name := range []string{
+			RunFile, RequestsFile, SeriesFile, EventsFile, VerdictFile, MarkdownFile, HTMLFile, JUnitFile,
+		} {
+			if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return fmt.Errorf("results: %w", err)
+			}
+		}
+		old, err := filepath.Glob(filepath.Join(dir, HistogramDir, "*.json"))
+		if err != nil {
+			return fmt.Errorf("results: %w", err)
+		}
+		for _, path := range old {
+			if err := os.Remove(path); err != nil {
+				return fmt.Errorf("results: %w", err)
+			}
+		}
+	}
+	const dirMode = 0o755                                                          // see fileMode
+	if err := os.MkdirAll(filepath.Join(dir, HistogramDir), dirMode); err != nil { //nolint:gosec // see fileMode
+		return fmt.Errorf("results: %w", err)
+	}
+	return nil
+}
+
+var errClosed = errors.New("results: the writer is closed")
+
+// Request adds one arrival, and its timings to the histograms. ITL samples are not in the record: RecordITL adds them.
+func (w *Writer) Request(r *Request) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return errClosed
+	}
+	if r.Outcome < OK || r.Outcome > InFlight {
+		return fmt.Errorf("results: a request of row %d has no outcome", r.Row)
+	}
+	w.counts.Add(r.Outcome, r.Attempt)
+	w.requests.buf = AppendRequest(w.requests.buf, r)
+	if err := w.requests.committed(); err != nil {
+		return err
+	}
+	group := w.group(r.Phase, r.Step, r.Class)
+	for slot, value := range [...]Number{
+		slotTTFT: r.TTFT, slotTTFTText: r.TTFTText, slotTPOT: r.TPOT, slotE2E: r.E2E, slotScheduleDelay: r.ScheduleDelay,
+	} {
+		if !value.Known {
+			continue
+		}
+		if h := w.histogram(group, slot); h != nil {
+			if err := h.record(value.Value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// RecordITL adds the gaps between chunks, in milliseconds, of one request of a phase, step and class.
+func (w *Writer) RecordITL(phase, step, class string, gaps []float64) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return errClosed
+	}
+	if len(gaps) == 0 {
+		return nil
+	}
+	h := w.histogram(w.group(phase, step, class), slotITL)
+	if h == nil {
+		return nil
+	}
+	for _, gap := range gaps {
+		if err := h.record(gap); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The places of the metrics in a histogramGroup.
+const (
+	slotTTFT = iota
+	slotTTFTText
+	slotTPOT
+	slotE2E
+	slotScheduleDelay
+	slotITL
+	slots
+)
+
+var slotMetrics = [slots]string{
+	slotTTFT: MetricTTFT, slotTTFTText: MetricTTFTText, slotTPOT: MetricTPOT, slotE2E: MetricE2E,
+	slotScheduleDelay: MetricScheduleDelay, slotITL: MetricITL,
+}
+
+type groupKey struct{ phase, step, class string }
+
+// histogramGroup holds the histograms of one phase, step and class: one look-up finds them all.
+type histogramGroup struct {
+	key groupKey
+	all [slots]*Histogram
+}
+
+func (w *Writer) group(phase, step, class string) *histogramGroup {
+	key := groupKey{phase, step, class}
+	g := w.groups[key]
+	if g == nil {
+		g = &histogramGroup{key: key}
+		if w.histogramCount < maxHistograms {
+			w.groups[key] = g
+		}
+	}
+	return g
+}
+
+// histogram returns nil when there are too many already; the requests themselves are still kept one by one, and an
+// event says so.
+func (w *Writer) histogram(g *histogramGroup, slot int) *Histogram {
+	if g.all[slot] != nil {
+		return g.all[slot]
+	}
+	key := HistogramKey{slotMetrics[slot], g.key.phase, g.key.step, g.key.class}
+	if w.histogramCount < maxHistograms {
+		w.histogramCount++
+		g.all[slot] = newHistogram(key)
+		return g.all[slot]
+	}
+	if !w.capReported {
+		w.capReported = true
+		// A file that cannot be written says so at the next Flush.
+		_ = w.appendJSON(w.events, Event{Time: time.Now().UTC(), Kind: EventHistogramCap, Message: fmt.Sprintf( //nolint:errcheck // see above
+			"more than %d combinations of metric, phase, step and class: further ones (first: %s %q %q %q) have no histogram",
+			maxHistograms, key.Metric, key.Phase, key.Step, key.Class)})
+	}
+	return nil
+}
+
+// Sample adds one second of the run.
+func (w *Writer) Sample(s Sample) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return errClosed
+	}
+	s.Time = s.Time.UTC()
+	return w.appendJSON(w.series, s)
+}
+
+// Event adds something that happened.
+func (w *Writer) Event(e Event) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return errClosed
+	}
+	e.Time = e.Time.UTC()
+	return w.appendJSON(w.events, e)
+}
+
+func (w *Writer) appendJSON(file *appendFile, v any) error {
+	line, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("results: %s: %w", file.path, err)
+	}
+	file.buf = append(append(file.buf, line...), '\n')
+	return file.committed()
+}
+
+// Counts returns the ledger of the arrivals that were added so far.
+func (w *Writer) Counts() Counts {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.counts
+}
+
+// UpdateInfo changes run.json.
+func (w *Writer) UpdateInfo(change func(*Info)) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return errClosed
+	}
+	change(&w.info)
+	return w.writeInfo()
+}
+
+func (w *Writer) writeInfo() error {
+	content, err := json.MarshalIndent(w.info, "", "  ")
+	if err != nil {
+		return fmt.Errorf("results: %s: %w", RunFile, err)
+	}
+	return WriteFile(filepath.Join(w.dir, RunFile), append(content, '\n'))
+}
+
+// Flush hands everything that was added to the operating system, so that it outlives this process; the histograms
+// only if their interval has passed at now.
+func (w *Writer) Flush(now time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return errClosed
+	}
+	errs := []error{w.requests.flush(), w.series.flush(), w.events.flush()}
+	if now.Sub(w.histogramsDone) >= w.interval {
+		w.histogramsDone = now
+		w.histogramErr = w.writeHistograms()
+	}
+	return errors.Join(append(errs, w.histogramErr)...)
+}
+
+// writeHistograms writes the files of those metrics that have new values.
+func (w *Writer) writeHistograms() error {
+	for slot, metric := range slotMetrics {
+		var (
+			histograms []*Histogram
+			changed    bool
+		)
+		for _, g := range w.groups {
+			if h := g.all[slot]; h != nil {
+				histograms = append(histograms, h)
+				changed = changed || h.changed
+			}
+		}
+		if !changed {
+			continue
+		}
+		if err := writeHistograms(w.dir, metric, histograms); err != nil {
+			return err
+		}
+		for _, h := range histograms {
+			h.changed = false
+		}
+	}
+	return nil
+}
+
+// Close writes all that is left, and run.json with the end of the run. finish may change the last run.json; it may
+// be nil. A second Close does nothing.
+func (w *Writer) Close(ended time.Time, finish func(*Info)) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return nil
+	}
+	w.closed = true
+	w.info.Ended = ended
+	if finish != nil {
+		finish(&w.info)
+	}
+	return errors.Join(w.closeFiles(), w.writeHistograms(), w.writeInfo())
+}
+
+func (w *Writer) closeFiles() error {
+	var errs []error
+	for _, file := range []*appendFile{w.requests, w.series, w.events} {
+		if file != nil {
+			errs = append(errs, file.close())
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,682 @@
+package verdict
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/safeqps/xk6-safeqps/gate/contract"
+	"github.com/safeqps/xk6-safeqps/gate/results"
+)
+
+// judge judges the criteria of one contract by one run.
+type judge struct {
+	run        *results.Run
+	contract   *contract.Contract
+	confidence float64
+	table      table
+	series     series
+	// unseen is the number of requests that were in flight when the run was killed: they have no line.
+	unseen      int64
+	unseenPhase string
+	growthNote  string
+}
+
+// higherIsBetter says which side of a metric is the bad one.
+func higherIsBetter(metric string) bool { return metric == "output_tps" }
+
+func pointer(v float64) *float64 { return &v }
+
+func (j *judge) criterion(c contract.Criterion) (Criterion, error) {
+	out := Criterion{
+		Name: c.Name, Section: string(c.Section), Class: c.Class, Phase: string(c.Phase),
+		Limit: c.LimitText(), Unit: string(c.Unit), Verdict: Inconclusive,
+	}
+	limit, known := c.Limit.Value()
+	if known {
+		out.LimitValue = &limit
+	}
+	var err error
+	switch c.Stat.Kind {
+	case contract.StatQuantile, contract.StatMin, contract.StatMax, contract.StatMean:
+		err = j.distribution(c, &out)
+	case contract.StatRate:
+		j.rate(c, &out)
+	case contract.StatThroughput:
+		j.throughput(c, &out)
+	case contract.StatCount:
+		j.dropped(c, &out)
+	case contract.StatValue:
+		j.scheduleError(c, &out)
+	case contract.StatEnd:
+		j.level(c, &out)
+	case contract.StatState:
+		j.queueGrowth(&out)
+	default:
+		out.note("the statistic %q is not known", c.Stat.Kind)
+	}
+	if !known && c.Stat.Kind != contract.StatState {
+		out.Verdict = Inconclusive
+		out.Needed, out.NeededAtShare = nil, nil
+		out.note("the limit waits for a baseline")
+	}
+	return out, err
+}
+
+func (c *Criterion) note(format string, args ...any) {
+	if c.Note != "" {
+		c.Note += "; "
+	}
+	c.Note += fmt.Sprintf(format, args...)
+}
+
+// exact compares a number that is not a sample of anything.
+func (c *Criterion) exact(criterion contract.Criterion, measured float64) {
+	c.Measured = &measured
+	met, ok := criterion.Met(measured)
+	switch {
+	case !ok:
+	case met:
+		c.Verdict = Pass
+	default:
+		c.Verdict = Fail
+	}
+}
+
+// settle puts the outcome of a test into the result.
+func (c *Criterion) settle(s Sample, e Evidence) {
+	c.N, c.Over, c.Undecided, c.Inflation = s.N, s.Over, s.Undecided, s.inflation()
+	c.Verdict, c.Needed, c.NeededAtShare = e.Status, e.Needed, e.NeededAtShare
+	c.OverLow, c.OverHigh = pointer(e.Low), pointer(e.High)
+	if s.N == 0 {
+		c.note("nothing was measured")
+	}
+}
+
+// observations are the requests that a criterion on a metric of single requests is about, in the order of arrival.
+type observations struct {
+	// values has one entry per request that counts; +Inf (or -Inf where higher is better) for one that failed, or that
+	// has no value where it should have one.
+	values []float64
+	// failed counts the infinite ones.
+	failed int64
+	// waited counts those that were over the limit when the run ended or their user left: their value is the time they had
+	// waited by then, and the true one is larger.
+	waited    int64
+	undecided int64
+	cancelled int64 // left before the value was there, and before it was over the limit
+}
+
+// observe collects the values of a metric. Every request that was offered is in exactly one of the four:
+//
+//   - a request that failed is infinitely bad, whatever it had shown before;
+//   - one that completed counts with its value, and as infinitely bad if it has none although it should: the objective
+//     that needs it is not met. A time per output token is not expected of an answer that was limited to one token;
+//   - one that was cancelled by its user, or cut short by the run's end, counts with the value it had shown; without
+//     one it counts with the time it had waited if that is over the limit. Else a cancelled one is left out, since the user's
+//     patience is the workload's own, and one that was cut short is undecided;
+//   - a dropped arrival is undecided.
+func (j *judge) observe(metric int, phase, class string, over func(float64) bool) observations {
+	t := &j.table
+	worst := math.Inf(1)
+	if metric == columnOutputTPS {
+		worst = math.Inf(-1)
+	}
+	var o observations
+	for _, i := range t.rows(phase, class) {
+		value := t.values[metric][i]
+		known := !math.IsNaN(value)
+		switch t.outcome[i] {
+		case results.Dropped:
+			o.undecided++
+		case results.Failed:
+			o.values = append(o.values, worst)
+			o.failed++
+		case results.OK:
+			switch {
+			case known:
+				o.values = append(o.values, value)
+			case t.single[i] && (metric == columnTPOT || metric == columnITL || metric == columnOutputTPS):
+			default:
+				o.values = append(o.values, worst)
+				o.failed++
+			}
+		default:
+			switch {
+			case known && partial(metric):
+				o.values = append(o.values, value)
+			case waits(metric) && over(t.elapsed[i]):
+				o.values = append(o.values, t.elapsed[i])
+				o.waited++
+			case t.outcome[i] == results.Cancelled:
+				o.cancelled++
+			default:
+				o.undecided++
+			}
+		}
+	}
+	if phase == j.unseenPhase && class == "" {
+		o.undecided += j.unseen
+	}
+	return o
+}
+
+// partial says that a metric is final as soon as it is there, even if the answer was not whole.
+func partial(metric int) bool {
+	return metric == columnTTFT || metric == columnTTFTText || metric == columnScheduleDelay
+}
+
+// waits says that a request which has waited for longer than the limit will be over it.
+func waits(metric int) bool {
+	return metric == columnTTFT || metric == columnTTFTText || metric == columnE2E
+}
+
+func (j *judge) distribution(c contract.Criterion, out *Criterion) error {
+	if c.Section == contract.SectionClientHeadroom || c.Metric == "timer_delay" {
+		j.headroom(c, out)
+		return nil
+	}
+	if c.Metric == "itl" {
+		return j.interToken(c, out)
+	}
+	column, ok := columnOf(c.Metric)
+	if !ok {
+		j.level(c, out)
+		return nil
+	}
+	over := func(v float64) bool {
+		met, known := c.Met(v)
+		return known && !math.IsNaN(v) && !met
+	}
+	o := j.observe(column, string(c.Phase), c.Class, over)
+	out.N, out.Undecided = int64(len(o.values)), o.undecided
+	switch {
+	case c.Stat.Kind == contract.StatMean:
+		j.mean(c, o, out)
+	case len(o.values) == 0:
+		out.settle(Sample{Undecided: o.undecided}, TestShare(Sample{Undecided: o.undecided}, j.tolerated(c), j.confidence))
+	case isBest(c):
+		best := slices.Min(o.values)
+		if higherIsBetter(c.Metric) {
+			best = slices.Max(o.values)
+		}
+		if math.IsInf(best, 0) {
+			out.Verdict = Fail
+			break
+		}
+		out.exact(c, best)
+	default:
+		j.share(c, o, over, out)
+	}
+	o.explain(out)
+	return nil
+}
+
+// isBest is true for the smallest latency or the largest rate: one good request meets it.
+func isBest(c contract.Criterion) bool {
+	if higherIsBetter(c.Metric) {
+		return c.Stat.Kind == contract.StatMax
+	}
+	return c.Stat.Kind == contract.StatMin
+}
+
+// tolerated is the share of requests that may be over the limit: none for a limit on the worst one.
+func (j *judge) tolerated(c contract.Criterion) float64 {
+	if c.Stat.Kind != contract.StatQuantile && c.Stat.Kind != contract.StatRate {
+		return 0
+	}
+	if q, ok := c.EvidenceQuantile(); ok {
+		return 1 - q
+	}
+	return 0
+}
+
+func (j *judge) share(c contract.Criterion, o observations, over func(float64) bool, out *Criterion) {
+	s := Sample{N: int64(len(o.values)), Undecided: o.undecided}
+	for _, v := range o.values {
+		if over(v) {
+			s.Over++
+		}
+	}
+	s.Inflation = inflation(o.values, over, higherIsBetter(c.Metric))
+	out.settle(s, TestShare(s, j.tolerated(c), j.confidence))
+
+	sorted := slices.Clone(o.values)
+	slices.Sort(sorted)
+	measured := sampleQuantile(sorted, quantileOf(c))
+	if math.IsInf(measured, 0) {
+		out.note("the quantile falls among the requests that failed")
+		return
+	}
+	out.Measured = &measured
+}
+
+func quantileOf(c contract.Criterion) float64 {
+	switch c.Stat.Kind {
+	case contract.StatMax:
+		return 1
+	case contract.StatMin:
+		return 0
+	default:
+		return c.Stat.Quantile
+	}
+}
+
+// worstMarked is the number of the worst requests whose places in time are looked at: as many as there are blocks, so that
+// independent ones are spread over most of the blocks, and clustered ones are not.
+const worstMarked = 30
+
+// inflation estimates how far correlation between requests inflates the variance of their share over the limit: from
+// those over the limit, and from the 30 worst ones; the larger estimate counts. The second does not depend on luck: slow
+// requests come in clusters, and a limit that no cluster happened to exceed is not proven by as many independent requests
+// as there were.
+func inflation(values []float64, over func(float64) bool, higherBetter bool) float64 {
+	marks := make([]float64, len(values))
+	for i, v := range values {
+		if over(v) {
+			marks[i] = 1
+		}
+	}
+	byLimit := VarianceInflation(marks)
+	if len(values) < 2*worstMarked {
+		return byLimit
+	}
+	sorted := slices.Clone(values)
+	slices.Sort(sorted)
+	for i, v := range values {
+		marks[i] = 0
+		if (higherBetter && v <= sorted[worstMarked-1]) || (!higherBetter && v >= sorted[len(sorted)-worstMarked]) {
+			marks[i] = 1
+		}
+	}
+	return math.Max(byLimit, VarianceInflation(marks))
+}
+
+func (o observations) explain(out *Criterion) {
+	if o.failed > 0 {
+		out.note("%d of %d requests failed, or lack the measurement, and count as over the limit", o.failed, len(o.values))
+	}
+	if o.waited > 0 {
+		out.note("%d had waited longer than the limit when the run ended or their user left, and count with that time", o.waited)
+	}
+	if o.cancelled > 0 {
+		out.note("%d requests whose users left in time are not counted", o.cancelled)
+	}
+}
+
+// mean judges a mean by the t-interval of its batch means. A failed request counts with the limit or with the worst
+// value measured, whichever is worse: failing can never improve the mean.
+func (j *judge) mean(c contract.Criterion, o observations, out *Criterion) {
+	if len(o.values) == 0 {
+		out.note("nothing was measured")
+		return
+	}
+	limit, known := c.Limit.Value()
+	worst := limit
+	for _, v := range o.values {
+		if math.IsInf(v, 0) {
+			continue
+		}
+		if higherIsBetter(c.Metric) {
+			worst = math.Min(worst, v)
+		} else {
+			worst = math.Max(worst, v)
+		}
+	}
+	values := slices.Clone(o.values)
+	for i, v := range values {
+		if math.IsInf(v, 0) {
+			values[i] = worst
+		}
+	}
+	out.Measured = pointer(mean(values))
+	out.settleMean(values, c, limit, known, j.confidence)
+	if o.undecided > 0 && out.Verdict == Pass {
+		out.Verdict = Inconclusive
+		out.note("%d requests are undecided: dropped, or cut short", o.undecided)
+	}
+}
+
+// settleMean judges the mean of time-ordered values.
+func (c *Criterion) settleMean(values []float64, criterion contract.Criterion, limit float64, known bool, confidence float64) {
+	in, ok := meanInterval(values, confidence)
+	if !ok {
+		c.Verdict = Inconclusive
+		c.note("too few values for an interval")
+		return
+	}
+	c.MeanLow, c.MeanHigh = pointer(in.low), pointer(in.high)
+	if !known {
+		return
+	}
+	low, high := criterion.Op.Holds(in.low, limit), criterion.Op.Holds(in.high, limit)
+	switch {
+	case low && high:
+		c.Verdict = Pass
+	case !low && !high && criterion.Op != contract.OpEqual:
+		c.Verdict = Fail
+	default:
+		c.Verdict = Inconclusive
+		// The interval shrinks with the square root of the number of values.
+		if distance := math.Abs(in.mean - limit); distance > 0 {
+			ratio := (in.high - in.mean) / distance
+			further := math.Ceil(float64(len(values)) * (ratio*ratio - 1))
+			if further > 0 && further <= maxNeeded {
+				n := int64(further)
+				c.NeededAtShare = &n
+			}
+		}
+	}
+}
+
+// interToken judges the gaps between chunks. They are in histograms only, and those of one answer depend on each other:
+// one answer counts as one observation of the share of gaps over the limit, and a failed request as one with all its
+// gaps over it.
+func (j *judge) interToken(c contract.Criterion, out *Criterion) error {
+	all, err := j.run.Histograms(results.MetricITL)
+	if err != nil {
+		return err
+	}
+	merged, err := results.MergeHistograms(all, func(key results.HistogramKey) bool {
+		return key.Phase == string(c.Phase) && (c.Class == "" || key.Class == c.Class)
+	})
+	if err != nil {
+		return err
+	}
+	if merged == nil || merged.Count() == 0 {
+		out.note("no gap between chunks was recorded")
+		return nil
+	}
+	limit, _ := c.Limit.Value()
+	o, s := j.answers(c)
+	gapsOver := merged.Above(limit)
+	share := float64(gapsOver) / float64(merged.Count())
+	overOK := share * float64(s.N-s.Over)
+	whole := math.Floor(overOK)
+	s.Over += int64(whole)
+	if overOK > whole { // a part of an observation is over the limit: a pass counts it as one, a fail as none
+		s.Undecided++
+		s.N--
+	}
+	switch c.Stat.Kind {
+	case contract.StatMean:
+		out.note("the mean of all gaps has no interval: they depend on each other")
+		out.exact(c, merged.Mean().Value)
+		out.N = merged.Count()
+	case contract.StatMin:
+		out.exact(c, merged.Quantile(0).Value)
+		out.N = merged.Count()
+	case contract.StatMax:
+		if gapsOver > 0 && s.Over == 0 {
+			s.Over, s.Undecided = 1, s.Undecided-1
+			s.N++
+		}
+		out.settle(s, TestShare(s, 0, j.confidence))
+		out.Measured = pointer(merged.Max().Value)
+	default:
+		out.settle(s, TestShare(s, j.tolerated(c), j.confidence))
+		j.gapQuantile(c, merged, o, out)
+	}
+	out.note("%d gaps, %d of them over the limit; an answer counts as one observation", merged.Count(), gapsOver)
+	o.explain(out)
+	return nil
+}
+
+// answers counts the answers that have gaps, and the failed requests as over the limit.
+func (j *judge) answers(c contract.Criterion) (observations, Sample) {
+	over := func(v float64) bool {
+		met, known := c.Met(v)
+		return known && !met
+	}
+	var (
+		o observations
+		s Sample
+	)
+	t := &j.table
+	for _, i := range t.rows(string(c.Phase), c.Class) {
+		value := t.values[columnITL][i]
+		switch {
+		case t.outcome[i] == results.Dropped:
+			s.Undecided++
+		case t.outcome[i] == results.Failed:
+			s.N++
+			s.Over++
+			o.failed++
+			o.values = append(o.values, math.Inf(1))
+		case !math.IsNaN(value):
+			s.N++
+			o.values = append(o.values, value)
+		case t.outcome[i] == results.InFlight:
+			s.Undecided++
+		}
+	}
+	if string(c.Phase) == j.unseenPhase && c.Class == "" {
+		s.Undecided += j.unseen
+	}
+	s.Inflation = inflation(o.values, over, false)
+	return o, s
+}
+
+// gapQuantile is the quantile of all gaps if each failed request had as many, all infinite.
+func (j *judge) gapQuantile(c contract.Criterion, merged *results.Histogram, o observations, out *Criterion) {
+	served := 1.0
+	if len(o.values) > 0 {
+		served = 1 - float64(o.failed)/float64(len(o.values))
+	}
+	if q := c.Stat.Quantile; q <= served {
+		out.Measured = pointer(merged.Quantile(q / served).Value)
+		return
+	}
+	out.note("the quantile falls among the requests that failed")
+}
+
+// rate judges a share of requests.
+func (j *judge) rate(c contract.Criterion, out *Criterion) {
+	t := &j.table
+	s := Sample{}
+	var marks []float64
+	count := func(over bool) {
+		s.N++
+		mark := 0.0
+		if over {
+			s.Over++
+			mark = 1
+		}
+		marks = append(marks, mark)
+	}
+	for _, i := range t.rows(string(c.Phase), c.Class) {
+		outcome := t.outcome[i]
+		switch {
+		case outcome == results.Dropped:
+			s.Undecided++
+		case c.Metric == "http_5xx" && (outcome != results.InFlight || t.status[i] != 0):
+			count(t.status[i] >= 500)
+		case c.Metric == "http_5xx":
+			s.Undecided++
+		case c.Metric == "goodput" && outcome != results.Failed:
+			switch {
+			case t.goodput[i] != results.FlagAbsent:
+				count(t.goodput[i] == results.FlagNo)
+			case outcome == results.InFlight:
+				s.Undecided++
+			}
+		case outcome == results.InFlight:
+			s.Undecided++
+		case outcome == results.Cancelled: // neither a success nor a failure of the service
+		default:
+			count(outcome == results.Failed)
+		}
+	}
+	if string(c.Phase) == j.unseenPhase && c.Class == "" {
+		s.Undecided += j.unseen
+	}
+	s.Inflation = VarianceInflation(marks)
+	out.settle(s, TestShare(s, j.tolerated(c), j.confidence))
+	if s.N == 0 {
+		if c.Metric == "goodput" {
+			out.note("no request was judged: the contract or the client needs per-request objectives")
+		}
+		return
+	}
+	share := float64(s.Over) / float64(s.N)
+	if c.Metric == "success_rate" || c.Metric == "goodput" {
+		share = 1 - share
+	}
+	out.Measured = &share
+}
+
+func completionTokens(s *results.Sample) *int64 { return s.CompletionTokens }
+func completed(s *results.Sample) *int64        { return s.Completed }
+func promptTokens(s *results.Sample) *int64     { return s.PromptTokens }
+func started(s *results.Sample) *int64          { return s.Started }
+
+func (j *judge) throughput(c contract.Criterion, out *Criterion) {
+	of := completed
+	if c.Metric == "output_tokens_per_second" {
+		of = completionTokens
+	}
+	if c.Class != "" {
+		out.note("the series does not tell classes apart")
+		return
+	}
+	values := flow(j.series.of(string(c.Phase)), of)
+	out.N = int64(len(values))
+	if len(values) == 0 {
+		out.note("nothing was measured")
+		return
+	}
+	out.Measured = pointer(mean(values))
+	limit, known := c.Limit.Value()
+	out.settleMean(values, c, limit, known, j.confidence)
+	out.note("n counts seconds")
+}
+
+func (j *judge) dropped(c contract.Criterion, out *Criterion) {
+	t := &j.table
+	rows := t.rows(string(c.Phase), c.Class)
+	for _, i := range rows {
+		if t.outcome[i] == results.Dropped {
+			out.Over++
+		}
+	}
+	out.N = int64(len(rows))
+	if out.N == 0 {
+		out.note("no arrival was seen")
+		return
+	}
+	measured := float64(out.Over)
+	if c.Unit == contract.UnitRatio {
+		measured /= float64(out.N)
+	}
+	out.exact(c, measured)
+}
+
+// scheduleError is |started rate / scheduled rate - 1|, both from the first to the last arrival of the phase.
+func (j *judge) scheduleError(c contract.Criterion, out *Criterion) {
+	t := &j.table
+	var due, start []int64
+	for _, i := range t.rows(string(c.Phase), c.Class) {
+		due = append(due, t.arrival[i])
+		if t.start[i] != 0 {
+			start = append(start, t.start[i])
+		}
+	}
+	out.N = int64(len(due))
+	scheduled, ok1 := rateOf(due)
+	achieved, ok2 := rateOf(start)
+	if !ok1 || !ok2 {
+		out.note("too few arrivals for a rate")
+		return
+	}
+	out.exact(c, math.Abs(achieved/scheduled-1))
+}
+
+// rateOf is the rate per second of at least two instants.
+func rateOf(nanos []int64) (float64, bool) {
+	if len(nanos) < 2 {
+		return 0, false
+	}
+	span := float64(slices.Max(nanos)-slices.Min(nanos)) / 1e9
+	if span <= 0 {
+		return 0, false
+	}
+	return float64(len(nanos)-1) / span, true
+}
+
+// headroom judges the load generator by what was seen of it: nothing is inferred beyond the run.
+func (j *judge) headroom(c contract.Criterion, out *Criterion) {
+	column, ok := columnOf(c.Metric)
+	if !ok {
+		j.level(c, out)
+		return
+	}
+	var values []float64
+	for _, i := range j.table.rows(string(c.Phase), c.Class) {
+		if v := j.table.values[column][i]; !math.IsNaN(v) {
+			values = append(values, v)
+		}
+	}
+	j.seen(c, values, out)
+}
+
+func (j *judge) level(c contract.Criterion, out *Criterion) {
+	values := level(j.series.of(string(c.Phase)), c.Metric)
+	if c.Stat.Kind == contract.StatEnd {
+		values = values[len(values)-(len(values)+3)/4:] // the last quarter
+	}
+	j.seen(c, values, out)
+}
+
+// seen compares a statistic of recorded values with its limit.
+func (j *judge) seen(c contract.Criterion, values []float64, out *Criterion) {
+	out.N = int64(len(values))
+	if len(values) == 0 {
+		out.note("it was not measured")
+		out.Ignored = c.Default
+		return
+	}
+	for _, v := range values {
+		if met, ok := c.Met(v); ok && !met {
+			out.Over++
+		}
+	}
+	switch c.Stat.Kind {
+	case contract.StatMean:
+		out.exact(c, mean(values))
+	case contract.StatMin:
+		out.exact(c, slices.Min(values))
+	case contract.StatMax:
+		out.exact(c, slices.Max(values))
+	case contract.StatEnd:
+		out.exact(c, sampleQuantile(values, 0.5))
+	default:
+		out.exact(c, sampleQuantile(values, c.Stat.Quantile))
+	}
+}
+
+func (j *judge) queueGrowth(out *Criterion) {
+	found, last, signal, samples, ok := j.series.growth(j.steadyLength())
+	out.N = samples
+	if !ok {
+		out.note("no queue depth was recorded")
+		return
+	}
+	if signal == SignalInFlight {
+		out.note("judged by the requests in flight, since the server's queue was not seen: growth is found later")
+	}
+	out.Measured = pointer(0)
+	switch {
+	case found != nil:
+		out.Measured = pointer(1)
+		out.Verdict = Fail
+		out.note("the queue grew by %.0f requests in %.0f s, and kept growing", found.Rise, found.Rise/found.Rate)
+	case last.Undecided():
+		out.Verdict = Inconclusive
+		out.note("the queue rises at the end: %.1f of the %.1f that sustained growth needs", last.Evidence, growthThreshold)
+	case samples < minGrowthBins:
+		out.Verdict = Inconclusive
+		out.note("too short to tell")
+	default:
+		out.Verdict = Pass
+	}
+}

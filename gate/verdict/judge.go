@@ -1,0 +1,309 @@
+package verdict
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/safeqps/xk6-safeqps/gate/contract"
+	"github.com/safeqps/xk6-safeqps/gate/results"
+)
+
+// Judge judges a run by a contract. Limits against a baseline must be resolved (contract.Resolve with the Measured of
+// the baseline's own Result); a criterion whose limit is not comes out INCONCLUSIVE, with what was measured.
+//
+// Overall, FAIL goes before INVALID, INVALID before INCONCLUSIVE, and PASS is what is left: a service that failed has
+// failed whatever the load generator did, but no pass and no call for more requests stands on a generator that was the
+// bottleneck.
+//
+// The error tells of a results directory that cannot be read. It takes about 100 bytes of memory for a request.
+func Judge(run *results.Run, c *contract.Contract) (*Result, error) {
+	j := &judge{run: run, contract: c, confidence: c.Confidence}
+	out := &Result{
+		Schema: Schema, Confidence: c.Confidence, Labels: slices.Clone(run.Info.Labels), Aborted: run.Info.Aborted,
+		Decision: run.Info.Decision, Workload: run.Info.Workload, Started: run.Info.Started, Ended: run.Info.Ended,
+	}
+	if err := j.read(out); err != nil {
+		return nil, err
+	}
+	if err := j.fill(out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// fill judges what was read.
+func (j *judge) fill(out *Result) error {
+	for _, criterion := range j.contract.Criteria() {
+		judged, err := j.criterion(criterion)
+		if err != nil {
+			return err
+		}
+		out.Criteria = append(out.Criteria, judged)
+	}
+	j.abort(out)
+	j.phases(out)
+	j.prefixCache(out)
+	j.checkWarmup(out)
+	j.checkSteady(out)
+	out.decide()
+	return nil
+}
+
+// lineCount estimates the number of lines of a file from those at its beginning, with a margin; it is only used to
+// reserve memory.
+func lineCount(path string) int {
+	file, err := os.Open(path) //nolint:gosec // the directory is the user's choice
+	if err != nil {
+		return 0 // reading it tells
+	}
+	defer file.Close() //nolint:errcheck // only read from
+	info, err := file.Stat()
+	if err != nil {
+		return 0
+	}
+	head := make([]byte, 64<<10)
+	n, _ := io.ReadFull(file, head) //nolint:errcheck // a short file is read as far as it goes
+	lines := bytes.Count(head[:n], []byte{'\n'})
+	if lines == 0 {
+		return 0
+	}
+	const margin = 1.02
+	return int(margin * float64(info.Size()) * float64(lines) / float64(n))
+}
+
+func (j *judge) read(out *Result) error {
+	j.table.grow(lineCount(filepath.Join(j.run.Dir, results.RequestsFile)))
+	torn, err := j.run.Requests(func(r *results.Request) error {
+		j.table.add(r)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	out.tornLine(results.RequestsFile, torn)
+	if j.series, torn, err = readSeries(j.run); err != nil {
+		return err
+	}
+	out.tornLine(results.SeriesFile, torn)
+	out.Counts = j.table.counts
+	j.checkEnd(out)
+	if err := out.Counts.Check(); err != nil {
+		return err
+	}
+	events, torn, err := j.run.Events()
+	if err != nil {
+		return err
+	}
+	out.tornLine(results.EventsFile, torn)
+	out.tellEvents(events)
+	return nil
+}
+
+func (r *Result) warn(format string, args ...any) {
+	r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...))
+}
+
+func (r *Result) tornLine(file string, torn results.Torn) {
+	if torn > 0 {
+		r.warn("the last line of %s is torn and was left out", file)
+	}
+}
+
+// tellEvents sums up, one line per kind, what else happened.
+func (r *Result) tellEvents(events []results.Event) {
+	counts := make(map[string]int64)
+	first := make(map[string]results.Event)
+	var kinds []string
+	for _, e := range events {
+		if e.Kind == results.EventAbort {
+			continue // told by the criterion
+		}
+		if counts[e.Kind] == 0 {
+			kinds = append(kinds, e.Kind)
+			first[e.Kind] = e
+		}
+		counts[e.Kind] += max(e.Count, 1)
+	}
+	for _, kind := range kinds {
+		r.warn("%s: %d times, first: %s", kind, counts[kind], first[kind].Message)
+	}
+}
+
+// checkEnd accounts for the requests that were in flight when a run was killed: they have no line, but the series
+// counted their start.
+func (j *judge) checkEnd(out *Result) {
+	if !j.run.Info.Ended.IsZero() {
+		return
+	}
+	seen, ok := j.series.sum(started)
+	if !ok {
+		out.warn("the run did not come to its end; how many requests were in flight then is not known")
+		return
+	}
+	j.unseen = max(0, seen-out.Counts.Started)
+	out.Counts = out.Counts.Plus(results.Counts{Offered: j.unseen, Started: j.unseen, InFlight: j.unseen})
+	if n := len(j.series.samples); n > 0 {
+		j.unseenPhase = j.series.samples[n-1].Phase
+	}
+	out.warn("the run did not come to its end; %d requests were in flight then", j.unseen)
+}
+
+func (j *judge) steadyLength() time.Duration {
+	if j.contract.Phases.Default {
+		return 0
+	}
+	return time.Duration(j.contract.Phases.Steady)
+}
+
+const sectionAbort = string(contract.SectionAbort)
+
+// abort turns the rule that stopped the run into a criterion: it was a limit of the contract, and it was not kept.
+func (j *judge) abort(out *Result) {
+	aborted := j.run.Info.Aborted
+	if aborted == nil {
+		return
+	}
+	c := Criterion{Name: aborted.Rule, Section: sectionAbort, Verdict: Fail, Note: "stopped the run: " + aborted.Saw}
+	for _, rule := range j.contract.Abort {
+		if rule.Name != aborted.Rule {
+			continue
+		}
+		c.Limit, c.Unit = "not "+rule.LimitText(), string(rule.Unit)
+		if rule.Metric == string(contract.SectionClientHeadroom) {
+			c.Section, c.Verdict = string(contract.SectionClientHeadroom), Invalid
+		}
+	}
+	out.Criteria = append(out.Criteria, c)
+}
+
+func (j *judge) phases(out *Result) {
+	t := &j.table
+	for p, name := range t.phases.list {
+		phase := Phase{Name: name, Metrics: make(map[string]Quantiles)}
+		rows := t.rows(name, "")
+		for _, i := range rows {
+			if int(t.phase[i]) == p {
+				phase.Counts.Add(t.outcome[i], 1)
+			}
+		}
+		if len(rows) > 0 {
+			phase.Seconds = float64(t.arrival[rows[len(rows)-1]]-t.arrival[rows[0]]) / 1e9
+		}
+		values := make([]float64, 0, len(rows))
+		for column, metric := range columnNames {
+			if column == columnITL {
+				continue // these are quantiles already
+			}
+			values = values[:0]
+			for _, i := range rows {
+				if v := t.values[column][i]; !math.IsNaN(v) {
+					values = append(values, v)
+				}
+			}
+			if len(values) > 0 {
+				phase.Metrics[metric] = quantiles(values)
+			}
+		}
+		samples := j.series.of(name)
+		phase.RequestsPerSecond = meanFlow(samples, completed)
+		phase.PromptTokensPerSecond = meanFlow(samples, promptTokens)
+		phase.OutputTokensPerSecond = meanFlow(samples, completionTokens)
+		out.Phases = append(out.Phases, phase)
+	}
+	order := []string{"warmup", steady, "recovery"}
+	slices.SortStableFunc(out.Phases, func(a, b Phase) int {
+		return slices.Index(order, a.Name) - slices.Index(order, b.Name)
+	})
+}
+
+func quantiles(values []float64) Quantiles {
+	q := Quantiles{N: int64(len(values)), Mean: mean(values)}
+	slices.Sort(values)
+	q.P50, q.P95, q.P99 = sampleQuantile(values, 0.5), sampleQuantile(values, 0.95), sampleQuantile(values, 0.99)
+	q.Max = values[len(values)-1]
+	return q
+}
+
+func meanFlow(samples []results.Sample, of func(*results.Sample) *int64) *float64 {
+	values := flow(samples, of)
+	if len(values) == 0 {
+		return nil
+	}
+	return pointer(mean(values))
+}
+
+// warmMargin is how far the measured hit ratio may lie above the ideal one before it is called out: counting by blocks
+// and by whole prompts differs by about this much.
+const warmMargin = 0.02
+
+// prefixCache compares the hits of the prefix cache with what the workload's own reuse explains.
+func (j *judge) prefixCache(out *Result) {
+	var cache PrefixCache
+	if prompt := j.table.prompt; prompt.tokens > 0 {
+		cache = PrefixCache{Measured: float64(prompt.cached) / float64(prompt.tokens), Source: "usage"}
+	} else if ratios := level(j.series.of(steady), "prefix_hit_ratio"); len(ratios) > 0 {
+		cache = PrefixCache{Measured: mean(ratios), Source: "server"}
+	} else {
+		return
+	}
+	cache.Ideal = j.run.Info.IdealPrefixHitRatio
+	out.Prefix = &cache
+	if cache.Ideal == nil || cache.Measured <= *cache.Ideal+warmMargin {
+		return
+	}
+	cache.Warm = true
+	out.warn("warm cache: %.1f%% of the prompt tokens came from the prefix cache, the workload's own reuse explains at "+
+		"most %.1f%%: the cache held prompts from before this run, and latencies are too good by that",
+		100*cache.Measured, 100**cache.Ideal)
+}
+
+// checkSteady warns where the contract is about a phase in which nothing was seen.
+func (j *judge) checkSteady(out *Result) {
+	if len(j.table.rows(steady, "")) == 0 {
+		out.warn("no arrival carries the tag phase: steady, which the contract is judged on")
+	}
+}
+
+// decide derives the overall verdict.
+func (r *Result) decide() {
+	var failed, invalid, open bool
+	for _, c := range r.Criteria {
+		switch {
+		case c.Ignored:
+		case c.Section == string(contract.SectionClientHeadroom):
+			invalid = invalid || c.Verdict == Fail || c.Verdict == Invalid
+			open = open || c.Verdict == Inconclusive
+		default:
+			failed = failed || c.Verdict == Fail
+			open = open || c.Verdict == Inconclusive
+		}
+	}
+	unfinished := r.Ended.IsZero() || r.Aborted != nil
+	switch {
+	case failed:
+		r.Verdict = Fail
+	case invalid:
+		r.Verdict = Invalid
+	case open || unfinished || len(r.Criteria) == 0:
+		r.Verdict = Inconclusive
+	default:
+		r.Verdict = Pass
+	}
+	if !invalid {
+		return
+	}
+	for i := range r.Criteria {
+		c := &r.Criteria[i]
+		if c.Verdict == Pass && c.Section != string(contract.SectionClientHeadroom) {
+			c.Verdict = Invalid
+			c.note("it would pass, but the load generator was the bottleneck")
+		}
+	}
+	r.warn("the load generator was the bottleneck: nothing good about the service follows from this run")
+}

@@ -1,0 +1,78 @@
+package verdict
+
+import (
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// The comparison of the steady phase's beginning with its end, after Geweke, "Evaluating the accuracy of sampling-based
+// approaches to the calculation of posterior moments" (Bayesian Statistics 4, 1992): the means of the first part and of
+// the last half must agree. It is done on the logarithms of the medians of blocks, which neither a few slow requests
+// nor skewness disturb, with Welch's t-test; the block medians are nearly independent of each other.
+const (
+	warmupBlocks = 40
+	warmupFirst  = warmupBlocks / 5
+	warmupLast   = warmupBlocks / 2
+	// warmupLevel is the two-sided level of the test, warmupChange the smallest change that is worth a warning.
+	warmupLevel  = 0.01
+	warmupChange = 0.10
+	// warmupLength is the fewest requests in a block.
+	warmupLength = 5
+)
+
+// trend compares the first fifth of time-ordered values with their last half. change is the relative difference of the
+// first from the last; remaining says that it is both significant and large enough to matter.
+func trend(values []float64) (change float64, remaining bool) {
+	length := len(values) / warmupBlocks
+	if length < warmupLength {
+		return 0, false
+	}
+	medians := make([]float64, warmupBlocks)
+	for i := range medians {
+		block := slices.Clone(values[i*length : (i+1)*length])
+		medians[i] = math.Log(math.Max(sampleQuantile(block, 0.5), 1e-3)) // a microsecond: the clock's resolution
+	}
+	first, last := medians[:warmupFirst], medians[warmupBlocks-warmupLast:]
+	difference := mean(first) - mean(last)
+	change = math.Exp(difference) - 1
+	a, b := variance(first)/warmupFirst, variance(last)/warmupLast
+	if math.Abs(change) < warmupChange {
+		return change, false
+	}
+	if a+b == 0 {
+		return change, true
+	}
+	freedom := (a + b) * (a + b) / (a*a/(warmupFirst-1) + b*b/(warmupLast-1))
+	t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom}
+	return change, math.Abs(difference)/math.Sqrt(a+b) > t.Quantile(1-warmupLevel/2)
+}
+
+// checkWarmup warns if the steady phase still begins differently than it goes on.
+func (j *judge) checkWarmup(out *Result) {
+	for _, c := range out.Criteria {
+		if c.Name == "queue_growth" && c.Verdict == Fail {
+			return // then it is the backlog that moves the latencies
+		}
+	}
+	for _, column := range []int{columnTTFT, columnE2E} {
+		var values []float64
+		for _, i := range j.table.rows(steady, "") {
+			if v := j.table.values[column][i]; !math.IsNaN(v) {
+				values = append(values, v)
+			}
+		}
+		change, remaining := trend(values)
+		if !remaining {
+			continue
+		}
+		direction := "above"
+		if change < 0 {
+			direction = "below"
+		}
+		out.warn("the declared warmup was too short: in the first fifth of the steady phase the median %s is %.0f%% %s "+
+			"that of its last half", columnNames[column], 100*math.Abs(change), direction)
+		return
+	}
+}
