@@ -38,12 +38,12 @@ func New(gs *state.GlobalState) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return wrongUse(fmt.Errorf("%w; see `k6 x %s --help`", err, strings.TrimPrefix(cmd.CommandPath(), "k6 x ")))
 	})
-	env := environment{stdout: gs.Stdout, stderr: gs.Stderr, lookup: func(name string) (string, bool) {
+	env := environment{stdout: gs.Stdout, stderr: gs.Stderr, colour: gs.Stdout.IsTTY && !gs.Flags.NoColor, lookup: func(name string) (string, bool) {
 		value, ok := gs.Env[name]
 
 		return value, ok
 	}}
-	root.AddCommand(newSim(env))
+	root.AddCommand(newSim(env), newGate(env))
 
 	return root
 }
@@ -51,6 +51,7 @@ func New(gs *state.GlobalState) *cobra.Command {
 // environment is what commands know of the world outside.
 type environment struct {
 	stdout, stderr io.Writer
+	colour         bool
 	lookup         func(name string) (string, bool)
 }
 

@@ -1,0 +1,209 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.k6.io/k6/errext"
+	"go.k6.io/k6/errext/exitcodes"
+
+	"github.com/safeqps/xk6-safeqps/gate/contract"
+	"github.com/safeqps/xk6-safeqps/gate/report"
+	"github.com/safeqps/xk6-safeqps/gate/results"
+	"github.com/safeqps/xk6-safeqps/gate/verdict"
+)
+
+// newGate is `k6 x llm gate`: what can be done with a contract, before a run and after it.
+func newGate(env environment) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "gate",
+		Short: "Check and explain a contract, and judge a run by it",
+		Args:  unknownCommand,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newGateCheck(env), newGateExplain(env), newGateVerdict(env))
+
+	return cmd
+}
+
+func newGateCheck(env environment) *cobra.Command {
+	return &cobra.Command{
+		Use:     "check CONTRACT",
+		Short:   "Check a contract: every problem at once, with file, line, column and key",
+		Example: "  k6 x llm gate check slo.yaml",
+		Args:    exactArgs("CONTRACT"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			c, err := loadContract(env, args[0])
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(env.stdout, "%s is a valid contract: %d criteria, %d abort rules, confidence %g\n",
+				c.File, len(c.Criteria()), len(c.Abort), c.Confidence)
+
+			return nil
+		},
+	}
+}
+
+func newGateExplain(env environment) *cobra.Command {
+	var asJSON bool
+	var baseline string
+	cmd := &cobra.Command{
+		Use:     "explain CONTRACT",
+		Short:   "Show what each line of a contract becomes: k6 thresholds, monitor or verdict, and how many requests it needs",
+		Example: "  k6 x llm gate explain slo.yaml\n  k6 x llm gate explain slo.yaml --baseline results-before --json",
+		Args:    exactArgs("CONTRACT"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			c, err := loadContract(env, args[0])
+			if err != nil {
+				return err
+			}
+			if c, err = withBaseline(c, baseline); err != nil {
+				return err
+			}
+			if asJSON {
+				return contract.ExplainJSON(env.stdout, c) //nolint:wrapcheck // nothing to add
+			}
+
+			return contract.Explain(env.stdout, c) //nolint:wrapcheck // nothing to add
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().StringVar(&baseline, "baseline", "", "results directory that limits against a baseline refer to")
+
+	return cmd
+}
+
+func newGateVerdict(env environment) *cobra.Command {
+	var asJSON, github bool
+	var path, baseline string
+	cmd := &cobra.Command{
+		Use:   "verdict DIR",
+		Short: "Judge a results directory: PASS, FAIL, INCONCLUSIVE or INVALID for each criterion and overall",
+		Long: "Judges the evidence of `k6 run --out llm=DIR` by the contract of that run, or by another one, and writes\n" +
+			"verdict.json, report.md and junit.xml into the directory. A run that was killed is judged by what it left.\n\n" +
+			"Exit codes: 0 PASS, 1 FAIL, 2 INCONCLUSIVE or INVALID, 3 wrong use.",
+		Example: "  k6 x llm gate verdict results\n  k6 x llm gate verdict results --contract slo.yaml --github",
+		Args:    exactArgs("DIR"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			run, err := results.Open(args[0])
+			if err != nil {
+				return wrongUse(err)
+			}
+			c, err := contractOf(env, run, path)
+			if err != nil {
+				return err
+			}
+			if c, err = withBaseline(c, baseline); err != nil {
+				return err
+			}
+			judged, err := verdict.Judge(run, c)
+			if err != nil {
+				return wrongUse(err)
+			}
+			if err := report.Write(run.Dir, judged); err != nil {
+				return wrongUse(err)
+			}
+			if err := printVerdict(env, judged, asJSON, github); err != nil {
+				return err
+			}
+
+			return exitWith(judged.Verdict)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print verdict.json")
+	cmd.Flags().BoolVar(&github, "github", false, "print annotations for GitHub Actions as well")
+	cmd.Flags().StringVar(&path, "contract", "", "judge by this contract; default: the one that the run carried")
+	cmd.Flags().StringVar(&baseline, "baseline", "", "results directory that limits against a baseline refer to")
+
+	return cmd
+}
+
+func printVerdict(env environment, judged *verdict.Result, asJSON, github bool) error {
+	text := report.Text(judged, env.colour)
+	if asJSON {
+		var err error
+		if text, err = json.MarshalIndent(judged, "", "  "); err != nil {
+			return fmt.Errorf("verdict: %w", err)
+		}
+		text = append(text, '\n')
+	}
+	if github {
+		text = append(text, report.GitHub(judged)...)
+	}
+	if _, err := env.stdout.Write(text); err != nil {
+		return fmt.Errorf("printing the verdict: %w", err)
+	}
+
+	return nil
+}
+
+// exitWith ends the command with the verdict's own exit code.
+func exitWith(status verdict.Status) error {
+	code := status.ExitCode()
+	if code == 0 {
+		return nil
+	}
+
+	return errext.WithExitCodeIfNone(fmt.Errorf("the verdict is %s", status), exitcodes.ExitCode(code)) //nolint:gosec // 0 to 2
+}
+
+func loadContract(env environment, path string) (*contract.Contract, error) {
+	data, err := os.ReadFile(path) //nolint:gosec // the user's own file
+	if err != nil {
+		return nil, wrongUse(fmt.Errorf("contract: %w", err))
+	}
+	c, err := contract.Load(path, data, env.lookup)
+	if err != nil {
+		return nil, wrongUse(fmt.Errorf("the contract has errors:\n%w", err))
+	}
+
+	return c, nil
+}
+
+// contractOf is the contract that a run is judged by: the one named, or the one that it carried.
+func contractOf(env environment, run *results.Run, path string) (*contract.Contract, error) {
+	if path != "" {
+		return loadContract(env, path)
+	}
+	if len(run.Info.Contract) == 0 {
+		return nil, wrongUse(fmt.Errorf("%s carries no contract (the script has no gate.monitor(contract)): name one with --contract", run.Dir))
+	}
+	var c contract.Contract
+	if err := json.Unmarshal(run.Info.Contract, &c); err != nil {
+		return nil, wrongUse(fmt.Errorf("%s: contract: %w", filepath.Join(run.Dir, results.RunFile), err))
+	}
+
+	return &c, nil
+}
+
+// withBaseline gives limits against a baseline their numbers.
+func withBaseline(c *contract.Contract, baseline string) (*contract.Contract, error) {
+	if len(c.BaselineNames()) == 0 {
+		return c, nil
+	}
+	if baseline == "" && c.Baseline != "" {
+		baseline = c.Baseline
+		if !filepath.IsAbs(baseline) {
+			baseline = filepath.Join(filepath.Dir(c.File), baseline)
+		}
+	}
+	if baseline == "" {
+		return c, nil
+	}
+	before, err := verdict.Read(baseline)
+	if err != nil {
+		return nil, wrongUse(fmt.Errorf("baseline: %w", err))
+	}
+	resolved, err := c.Resolve(before.Measured())
+	if err != nil {
+		return nil, wrongUse(errors.Join(fmt.Errorf("baseline %s:", strings.TrimSuffix(baseline, "/")), err))
+	}
+
+	return resolved, nil
+}
