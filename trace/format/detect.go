@@ -1,0 +1,363 @@
+package format
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+)
+
+// plan is everything that is decided about a file before its rows are read.
+type plan struct {
+	format       Name
+	formatReason string
+	unit         Unit
+	unitReason   string
+	block        int
+	blockReason  string
+	parser       lineParser
+	headerLines  int // lines to skip: up to and with the CSV header
+	ignored      map[string]int
+}
+
+func newPlan(s *source, o Options) (*plan, error) {
+	p := &plan{ignored: map[string]int{}}
+	if err := p.detectForm(s.sample, o); err != nil {
+		return nil, fmt.Errorf("%s: %w", s.name, err)
+	}
+	if err := p.detectUnits(s.sample, o); err != nil {
+		return nil, fmt.Errorf("%s: %w", s.name, err)
+	}
+	// The sample is parsed again as rows: what it counted is not to be counted twice.
+	clear(p.ignored)
+	return p, nil
+}
+
+func (p *plan) detectForm(sample []string, o Options) error {
+	first := -1
+	for i, line := range sample {
+		if strings.TrimSpace(line) != "" {
+			first = i
+			break
+		}
+	}
+	if first < 0 {
+		return errors.New("the file is empty")
+	}
+	csv := o.Format.isCSV()
+	if o.Format == "" {
+		if strings.HasPrefix(strings.TrimSpace(sample[first]), "[") {
+			return errors.New("the file is a JSON array: expected JSONL (one object per line) or CSV")
+		}
+		csv = !mostlyObjects(sample[first:], o.SkipBadRows)
+	}
+	if csv {
+		p.headerLines = first + 1
+		return p.detectCSV(sample[first], o)
+	}
+	return p.detectJSONL(sample[first:], o)
+}
+
+// mostlyObjects tells JSONL from CSV: by the first line, or, where bad rows are allowed, by most lines.
+func mostlyObjects(sample []string, badRowsAllowed bool) bool {
+	if !badRowsAllowed {
+		return strings.HasPrefix(strings.TrimSpace(sample[0]), "{")
+	}
+	objects, lines := 0, 0
+	for _, line := range sample {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		lines++
+		if strings.HasPrefix(line, "{") {
+			objects++
+		}
+	}
+	return objects*2 > lines
+}
+
+// aliases are the names under which the generic forms find a field that the user did not map, compared
+// without case, spaces and underscores, and for timestamps without a suffix that gives their unit.
+var aliases = map[int][]string{
+	fTimestamp: {"timestamp", "time", "ts", "arrivaltime", "arrivedat", "starttime", "requesttime", "createdat"},
+	fInput:     {"inputlength", "inputtokens", "prompttokens", "contexttokens", "requesttokens", "promptlength", "promptlen", "inputlen", "numprefilltokens"},
+	fOutput: {
+		"outputlength", "outputtokens", "completiontokens", "generatedtokens", "responsetokens", "outputlen", "numdecodetokens",
+	},
+	fHashIDs: {"hashids", "blockhashes"},
+	fClass:   {"class"},
+	fSession: {"sessionid", "session", "conversationid"},
+	fTurn:    {"turn"},
+}
+
+func normalise(name string) string {
+	return strings.NewReplacer(" ", "", "_", "", "-", "").Replace(strings.ToLower(strings.TrimSpace(name)))
+}
+
+// fieldOfAlias finds the field that a generic file's key or column names.
+func fieldOfAlias(name string) int {
+	n := normalise(name)
+	for field, list := range aliases {
+		if slices.Contains(list, n) {
+			return field
+		}
+	}
+	if _, ok := unitFromHeader(name); ok {
+		trimmed := name[:max(strings.LastIndexAny(name, "_("), 0)]
+		if slices.Contains(aliases[fTimestamp], normalise(trimmed)) {
+			return fTimestamp
+		}
+	}
+	return -1
+}
+
+func (p *plan) detectJSONL(sample []string, o Options) error {
+	seen, order := map[string]bool{}, []string{}
+	for _, line := range sample {
+		if checkJSON([]byte(line)) != nil {
+			continue
+		}
+		gjson.Parse(line).ForEach(func(key, _ gjson.Result) bool {
+			if !seen[key.Str] {
+				seen[key.Str] = true
+				order = append(order, key.Str)
+			}
+			return true
+		})
+	}
+	all := func(keys ...string) bool {
+		for _, k := range keys {
+			if !seen[k] {
+				return false
+			}
+		}
+		return true
+	}
+	some := func(keys ...string) bool {
+		for _, k := range keys {
+			if seen[k] {
+				return true
+			}
+		}
+		return false
+	}
+	p.format, p.formatReason = o.Format, "stated"
+	if p.format == "" {
+		switch {
+		case all("timestamp", "time_unit"):
+			p.format, p.formatReason = Native, "key time_unit"
+		case all("timestamp", "chat_id", "parent_chat_id"):
+			p.format, p.formatReason = Bailian, "keys chat_id and parent_chat_id"
+		case all("timestamp", "text_input"), all("timestamp", "payload"),
+			all("timestamp", "input_length") && some("session_id", "delay", "messages"),
+			all("timestamp", "output_length", "messages"):
+			p.format, p.formatReason = AIPerf, "Mooncake's keys with session_id, delay, text_input, messages or payload"
+		case all("timestamp", "input_length", "output_length"):
+			p.format, p.formatReason = Mooncake, "keys timestamp, input_length and output_length"
+		default:
+			p.format, p.formatReason = JSONL, "JSON objects with no known format's keys"
+		}
+	}
+	if p.format != JSONL {
+		parser := &keyedJSON{format: p.format, ignored: p.ignored, mapped: len(o.Fields) > 0}
+		for field, path := range o.Fields {
+			parser.paths[fieldIndex(field)] = path
+		}
+		p.parser = parser
+		return nil
+	}
+	parser := &pathJSON{}
+	for field, path := range o.Fields {
+		parser.paths[fieldIndex(field)] = path
+	}
+	for _, key := range order {
+		// A key with a dot or another sign of gjson's path syntax would be read as a path.
+		if field := fieldOfAlias(key); field >= 0 && parser.paths[field] == "" && !strings.ContainsAny(key, `.*?#@|\`) {
+			parser.paths[field] = key
+		}
+	}
+	p.parser = parser
+	return p.needGenericFields(order)
+}
+
+func (p *plan) needGenericFields(have []string) error {
+	for _, field := range []int{fTimestamp, fInput, fOutput} {
+		if p.parser.column(field) == "" {
+			return fmt.Errorf("cannot tell which field holds the %s: state the format or map the field; the file has %s",
+				fieldNames[field], strings.Join(have, ", "))
+		}
+	}
+	return nil
+}
+
+func (p *plan) detectCSV(headerLine string, o Options) error {
+	delimiter := byte(',')
+	for _, d := range []byte{';', '\t'} {
+		if strings.Count(headerLine, string(d)) > strings.Count(headerLine, string(delimiter)) {
+			delimiter = d
+		}
+	}
+	header, err := splitCSV(headerLine, delimiter, nil)
+	if err != nil {
+		return fmt.Errorf("CSV header: %w", err)
+	}
+	names := make([]string, len(header))
+	for i := range header {
+		header[i] = strings.TrimSpace(header[i])
+		names[i] = normalise(header[i])
+	}
+	has := func(columns ...string) bool {
+		for _, c := range columns {
+			if !slices.Contains(names, c) {
+				return false
+			}
+		}
+		return true
+	}
+	p.format, p.formatReason = o.Format, "stated"
+	if p.format == "" {
+		switch {
+		case has("timestamp", "contexttokens", "generatedtokens"):
+			p.format, p.formatReason = Azure, "header TIMESTAMP,ContextTokens,GeneratedTokens"
+		case has("timestamp", "requesttokens", "responsetokens", "sessionid", "elapsedtime"):
+			p.format, p.formatReason = BurstGPTv3, "header with Session ID and Elapsed time"
+		case has("timestamp", "requesttokens", "responsetokens"):
+			p.format, p.formatReason = BurstGPT, "header Timestamp, Request tokens, Response tokens"
+		default:
+			p.format, p.formatReason = CSV, "a header of no known format"
+		}
+	}
+	parser := &csvColumns{delimiter: delimiter, header: header, fieldOf: make([]int, len(header))}
+	for i, name := range names {
+		parser.fieldOf[i] = columnField(p.format, name, header[i])
+		if f := parser.fieldOf[i]; f >= 0 && parser.columns[f] != "" {
+			parser.fieldOf[i] = -1 // the first of two columns for one field counts
+		} else if f >= 0 {
+			parser.columns[f] = header[i]
+		}
+	}
+	for field, column := range o.Fields {
+		i := slices.Index(names, normalise(column))
+		if i < 0 {
+			return fmt.Errorf("no column %q for the field %s: the header has %s", column, field, strings.Join(header, ", "))
+		}
+		f := fieldIndex(field)
+		for j := range parser.fieldOf {
+			if parser.fieldOf[j] == f {
+				parser.fieldOf[j] = -1
+			}
+		}
+		if old := parser.fieldOf[i]; old >= 0 {
+			parser.columns[old] = ""
+		}
+		parser.fieldOf[i] = f
+		parser.columns[f] = header[i]
+	}
+	p.parser = parser
+	return p.needGenericFields(header)
+}
+
+// columnField is the field of a CSV column in a form; normalised is the column's name as normalise has it.
+func columnField(format Name, normalised, name string) int {
+	if format == BurstGPT || format == BurstGPTv3 {
+		switch normalised {
+		case "logtype":
+			return fClass
+		case "elapsedtime":
+			return fElapsed
+		}
+	}
+	return fieldOfAlias(name)
+}
+
+// documentedUnit is the unit that a form's documentation gives its timestamps.
+func documentedUnit(format Name) Unit {
+	switch format {
+	case Native, Mooncake, AIPerf, TimedTrace:
+		return Milliseconds
+	case Bailian, BurstGPT, BurstGPTv3:
+		return Seconds
+	case Azure:
+		return WallClock
+	case JSONL, CSV:
+	}
+	return ""
+}
+
+// sizes are the block sizes that traces use: Mooncake's first, which is documented, then Qwen-Bailian's
+// and vLLM's default, then the other powers of two that engines offer.
+var sizes = []int{512, 16, 32, 64, 128, 256, 1024, 2048, 4096}
+
+func (p *plan) detectUnits(sample []string, o Options) error {
+	var timestamps []string
+	fits := make([]int, len(sizes))
+	withIDs, blockMarker, unitMarker := 0, 0, Unit("")
+	for _, line := range sample[p.headerLines:] {
+		var f fields
+		if strings.TrimSpace(line) == "" || p.parser.parse([]byte(line), &f) != nil {
+			continue
+		}
+		if f[fTimestamp].set {
+			timestamps = append(timestamps, f[fTimestamp].text)
+		}
+		if f[fTimeUnit].set && Unit(f[fTimeUnit].text).known() {
+			unitMarker = Unit(f[fTimeUnit].text)
+		}
+		if n, err := parseCount(f[fBlockSize].text); f[fBlockSize].set && err == nil && n > 0 {
+			blockMarker = int(n)
+		}
+		ids, errIDs := parseHashIDs(f[fHashIDs].text, nil)
+		input, errInput := parseCount(f[fInput].text)
+		if errIDs == nil && errInput == nil && len(ids) > 0 {
+			withIDs++
+			for i, size := range sizes {
+				if blocks(input, size) == len(ids) {
+					fits[i]++
+				}
+			}
+		}
+	}
+	switch {
+	case o.Unit != "":
+		p.unit, p.unitReason = o.Unit, "stated"
+	case unitMarker != "":
+		p.unit, p.unitReason = unitMarker, "the file's time_unit"
+	default:
+		var err error
+		p.unit, p.unitReason, err = detectUnit(timestamps, documentedUnit(p.format), p.parser.column(fTimestamp))
+		if err != nil {
+			return err
+		}
+	}
+	return p.detectBlockSize(o, blockMarker, withIDs, fits)
+}
+
+func (p *plan) detectBlockSize(o Options, marker, withIDs int, fits []int) error {
+	switch {
+	case o.BlockSize > 0:
+		p.block, p.blockReason = o.BlockSize, "stated"
+	case marker > 0:
+		p.block, p.blockReason = marker, "the file's block_size"
+	case p.format == Bailian:
+		p.block, p.blockReason = 16, "documented for this format"
+	case withIDs > 0:
+		for i, size := range sizes {
+			if fits[i]*2 > withIDs {
+				p.block, p.blockReason = size, fmt.Sprintf("input_length and the number of hash_ids agree on %d of the first %d rows", fits[i], withIDs)
+				return nil
+			}
+		}
+		return fmt.Errorf("hash_ids fit none of the block sizes %v: state the block size", sizes)
+	default:
+		p.block, p.blockReason = 512, "Mooncake's; the first rows have no hash_ids to tell by"
+	}
+	return nil
+}
+
+// blocks is the number of blocks that a prompt fills: ceil(input/size).
+func blocks(input int32, size int) int {
+	return (int(input) + size - 1) / size
+}

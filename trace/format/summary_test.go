@@ -1,0 +1,208 @@
+package format
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+func TestSummarizeByHand(t *testing.T) {
+	trace := &Trace{
+		BlockSize: 4,
+		Rows: []Row{
+			{Due: 0, InputTokens: 6, OutputTokens: 10, HashIDs: []uint64{1, 2}, Class: "a"},
+			{Due: 1 * time.Second, InputTokens: 9, OutputTokens: 30, HashIDs: []uint64{1, 3, 2}, Class: "b"},
+			{Due: 3 * time.Second, InputTokens: 8, OutputTokens: 20, HashIDs: []uint64{1, 3}, Class: "a"},
+			{Due: 6 * time.Second, InputTokens: 1, OutputTokens: 20, Class: "a", Extra: &Extra{Session: "x"}},
+		},
+	}
+	s := Summarize(trace)
+	require.Equal(t, 4, s.Rows)
+	require.InDelta(t, 6, s.SpanS, 0)
+	require.InDelta(t, 0.5, s.Rate.Mean, 1e-12)
+	require.InDelta(t, 1, *s.Rate.Peak1s, 0)
+	require.Nil(t, s.Rate.Peak10s, "the span is shorter")
+	require.InDelta(t, 2000, s.Gaps.MeanMs, 1e-9)
+	require.InDelta(t, 0.5, s.Gaps.CV, 1e-12) // gaps 1, 2, 3: deviation 1, mean 2
+	require.InDelta(t, 4, *s.Gaps.BurstinessMoment, 1e-9)
+	require.Nil(t, s.Batches)
+	require.Empty(t, s.Dispersion, "six windows are too few")
+	require.Equal(t, &TokenStats{
+		N: 4, Mean: 6, Total: 24, P1: 1, P5: 1, P25: 1, P50: 6, P75: 8, P90: 9, P95: 9, P99: 9, Max: 9,
+		Histogram: []Bin{{1, 1, 1}, {2, 3, 0}, {4, 7, 1}, {8, 15, 2}},
+	}, s.Input)
+	require.Equal(t, int32(20), s.Output.P50)
+	// in 6,9,8,1 (mean 6), out 10,30,20,20 (mean 20): cov sum 30, squares 38 and 200.
+	require.InDelta(t, 30/math.Sqrt(38*200), s.Correlation.Pearson, 1e-12)
+	// ranks in 1,3,2,0 and out 0,3,1.5,1.5 about 1.5: products 0.75+2.25+0+0, squares 5 and 4.5.
+	require.InDelta(t, 3/math.Sqrt(5*4.5), s.Correlation.Spearman, 1e-12)
+	require.Equal(t, &Prefix{
+		RowsWithIDs: 3, Blocks: 7, BlocksSeen: 4, UniqueBlocks: 3, Tokens: 23, TokensSeen: 4 + 1 + 4 + 4,
+		HitRatio: 4.0 / 7, TokenHitRatio: 13.0 / 23, LeadingHitRatio: 3.0 / 7,
+	}, s.Prefix)
+	require.Equal(t, "coarse_timestamps", s.Oddities[0].Kind, "whole seconds")
+	require.Equal(t, "unchained_hash_ids", s.Oddities[1].Kind, "block 2 came back after another prefix")
+	require.Equal(t, []ClassShare{{"a", 3, 0.75}, {"b", 1, 0.25}}, s.Classes)
+	require.Equal(t, 1, s.Sessions)
+	require.Len(t, s.Timeline.Counts, 60)
+	require.Equal(t, 1, s.Timeline.Counts[10])
+	require.Equal(t, 1, s.Timeline.Counts[59])
+}
+
+// Sparse 64-bit ids give the same ratios as numbered ones.
+func TestPrefixOfHashedIDs(t *testing.T) {
+	const big = 1 << 63
+	s := Summarize(&Trace{BlockSize: 1, Rows: []Row{
+		{InputTokens: 2, HashIDs: []uint64{big, big + 64}}, {InputTokens: 2, HashIDs: []uint64{big, 7}}, {InputTokens: 1, HashIDs: []uint64{7}},
+	}})
+	require.Equal(t, 2, s.Prefix.BlocksSeen)
+	require.Equal(t, 3, s.Prefix.UniqueBlocks)
+	require.InDelta(t, 0.4, s.Prefix.HitRatio, 1e-12)
+	require.InDelta(t, 0.4, s.Prefix.LeadingHitRatio, 1e-12)
+}
+
+// Gaps drawn from a Gamma distribution give its shape back. The tolerance is four standard errors of the
+// MLE: sd(k) = sqrt(k / (n (k ψ'(k) - 1))), about 2 % of k here.
+func TestBurstinessOfKnownProcesses(t *testing.T) {
+	for _, k := range []float64{0.7, 1, 4} {
+		src := rand.NewPCG(7, uint64(k*100))
+		gamma := distuv.Gamma{Alpha: k, Beta: k * 10, Src: src}
+		trace, at := &Trace{}, 0.0
+		for range 20_000 {
+			trace.Rows = append(trace.Rows, Row{Due: time.Duration(at * 1e9), InputTokens: 1, OutputTokens: 1})
+			at += gamma.Rand()
+		}
+		s := Summarize(trace)
+		require.InEpsilon(t, k, *s.Gaps.BurstinessMLE, 0.05)
+		require.InEpsilon(t, k, *s.Gaps.BurstinessMoment, 0.12)
+		require.InEpsilon(t, 1/math.Sqrt(k), s.Gaps.CV, 0.06)
+		require.InEpsilon(t, 10, s.Rate.Mean, 0.06)
+		// Over windows of many arrivals the dispersion of a renewal process tends to CV² = 1/k.
+		ten := s.Dispersion[1]
+		require.InDelta(t, 10, ten.WindowS, 0)
+		require.InEpsilon(t, 1/k, ten.Index, 0.4)
+		require.Nil(t, s.Correlation, "all lengths are equal")
+	}
+}
+
+// A gap that rounds to 0 ns has no likelihood under a Gamma distribution; the moments still stand.
+func TestZeroGapsHaveNoLikelihood(t *testing.T) {
+	trace := &Trace{Rows: []Row{{}, {Due: time.Second}, {Due: time.Second}, {Due: 4 * time.Second}}}
+	s := Summarize(trace)
+	require.Nil(t, s.Gaps.BurstinessMLE)
+	// gaps 1, 0, 3: mean 4/3, variance 7/3.
+	require.InDelta(t, 16.0/21, *s.Gaps.BurstinessMoment, 1e-9)
+}
+
+// Counts 2,1,0,1,1,1,1,1,1,1 in ten windows: mean 1, sample variance 2/9. The row at 10 s starts a window
+// that is cut short, which does not count.
+func TestDispersionByHand(t *testing.T) {
+	trace := &Trace{}
+	for _, at := range []float64{0, 0.5, 1, 3, 4, 5, 6, 7, 8, 9, 10} {
+		trace.Rows = append(trace.Rows, Row{Due: time.Duration(at * 1e9)})
+	}
+	s := Summarize(trace)
+	require.Len(t, s.Dispersion, 1)
+	require.InDelta(t, 2.0/9, s.Dispersion[0].Index, 1e-12)
+	require.Equal(t, 10, s.Dispersion[0].Windows)
+}
+
+func TestConstantArrivals(t *testing.T) {
+	trace := &Trace{}
+	for i := range 30 {
+		trace.Rows = append(trace.Rows, Row{Due: time.Duration(i) * 500 * ms, InputTokens: 1, OutputTokens: 1})
+	}
+	s := Summarize(trace)
+	require.InDelta(t, 0, s.Gaps.CV, 1e-12)
+	require.Nil(t, s.Gaps.BurstinessMLE)
+	require.Equal(t, Dispersion{WindowS: 1, Windows: 14, Index: 0}, s.Dispersion[0])
+	require.Equal(t, "coarse_timestamps", s.Oddities[0].Kind)
+}
+
+func TestBatchedTimestampsAreSaid(t *testing.T) {
+	trace := &Trace{}
+	for i := range 120 {
+		trace.Rows = append(trace.Rows, Row{Due: time.Duration(i/4) * 3 * time.Second, InputTokens: int32(i + 1), OutputTokens: 1})
+	}
+	s := Summarize(trace)
+	require.Equal(t, &Batches{Timestamps: 30, MeanRows: 4, MaxRows: 4, MedianIntervalMs: 3000}, s.Batches)
+	require.Nil(t, s.Gaps)
+	require.Nil(t, s.Rate.Peak1s)
+	require.InDelta(t, 1.6, *s.Rate.Peak10s, 1e-12) // 4 batches of 4 in 10 s
+	require.NotContains(t, windowsOf(s), 1.0)
+	require.Equal(t, Oddity{Kind: "shared_timestamps", Count: 90, Detail: "rows share an earlier row's timestamp; the most on one is 4"}, s.Oddities[0])
+	require.Equal(t, "batched_timestamps", s.Oddities[1].Kind)
+	require.Contains(t, s.Oddities[1].Detail, "30 timestamps, about 3000 ms apart and up to 4 rows on one")
+}
+
+func windowsOf(s Summary) []float64 {
+	var list []float64
+	for _, d := range s.Dispersion {
+		list = append(list, d.WindowS)
+	}
+	return list
+}
+
+func TestUndefinedIsAbsent(t *testing.T) {
+	for _, trace := range []*Trace{
+		{},
+		{Rows: []Row{{InputTokens: Unknown, OutputTokens: Unknown}}},
+	} {
+		raw, err := json.Marshal(Summarize(trace))
+		require.NoError(t, err)
+		var keys map[string]any
+		require.NoError(t, json.Unmarshal(raw, &keys))
+		require.NotContains(t, keys, "rate")
+		require.NotContains(t, keys, "gaps")
+		require.NotContains(t, keys, "input_tokens")
+		require.NotContains(t, keys, "prefix")
+		require.Contains(t, keys, "rows")
+	}
+	// Rows of one instant have no rate, and JSON has no NaN.
+	_, err := json.Marshal(Summarize(&Trace{Rows: make([]Row, 5), BlockSize: 16}))
+	require.NoError(t, err)
+}
+
+func TestSummaryText(t *testing.T) {
+	var b bytes.Buffer
+	trace := readFixture(t, "mooncake.jsonl", Options{Limit: 3})
+	require.NoError(t, Summarize(trace).Text(&b))
+	for _, want := range []string{
+		"trace          mooncake.jsonl\n",
+		"format         mooncake (keys timestamp, input_length and output_length)\n",
+		"time unit      ms (documented for this format)\n",
+		"rows           3 over 3.053s\n",
+		"rate           mean 0.655/s, peak 1 s 2/s\n",
+		"prefix hits    37.5 % of 8 blocks, 45.9 % of input tokens (ideal cache)\n",
+		"input      1116.3    1024    1024    1024    1025    1300    1300    1300    1300    1300\n",
+		"    1024-2047           3 ████████████████████████████████████████\n",
+		"  limit: truncated to the first 3 of 4 rows\n",
+		"  first_timestamp: the first row is at 27.482s of the file's time and was made time zero\n",
+		"  shared_timestamps: 1 rows share an earlier row's timestamp; the most on one is 2\n",
+	} {
+		require.Contains(t, b.String(), want)
+	}
+	require.ErrorContains(t, Summarize(trace).Text(brokenWriter{}), "disk full")
+	require.Equal(t, "▁ █", sparkline([]int{1, 0, 8}))
+}
+
+func TestSummaryJSONKeys(t *testing.T) {
+	raw, err := json.Marshal(Summarize(readFixture(t, "bailian.jsonl", Options{})))
+	require.NoError(t, err)
+	var s map[string]any
+	require.NoError(t, json.Unmarshal(raw, &s))
+	for _, key := range []string{
+		"name", "digest", "format", "format_reason", "unit", "unit_reason", "block_size", "block_size_reason", "rows", "span_s", "rate", "gaps",
+		"timeline", "input_tokens", "output_tokens", "input_output_correlation", "prefix", "classes", "sessions", "oddities",
+	} {
+		require.Contains(t, s, key)
+	}
+	require.Contains(t, s["rate"], "mean_per_s")
+	require.Contains(t, s["prefix"], "token_hit_ratio")
+}
