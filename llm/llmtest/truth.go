@@ -79,3 +79,13 @@ func (t *truthStore) get(id string) (Truth, bool) {
 	out.Chunks = slices.Clone(truth.Chunks)
 	return out, true
 }
+
+// ids are the requests whose truth is kept, oldest first.
+func (t *truthStore) ids() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.order)
+}
+
+// TruthIDs are the ids of the streamed answers whose truth is kept, oldest first.
+func (s *Server) TruthIDs() []string { return s.truths.ids() }
