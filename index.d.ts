@@ -32,6 +32,18 @@ declare module 'k6/x/llm' {
     cached?: number;
   }
 
+  /** A client that tries again. Retries are counted apart (`llm_retries`) and change nothing in what is judged. */
+  export interface Retry {
+    /** How often one request is tried again, 1 to 10. */
+    max: number;
+    /** Which failures. Default: http_429, http_5xx and connect. */
+    on?: ErrorType[];
+    /** The pause before the first retry; it doubles, with jitter. A server's Retry-After is kept. Default: 500 ms. */
+    backoff?: Duration;
+    /** Retries as a share of first attempts in this process, 0 to 1. Default: 0.1. */
+    budget?: number;
+  }
+
   export interface ClientOptions {
     /** Where the API lives, e.g. "http://127.0.0.1:8000/v1". A URL without a path gets "/v1". */
     baseURL: string;
@@ -57,6 +69,8 @@ declare module 'k6/x/llm' {
     itlSampling?: number;
     /** Ask for usage with `stream_options.include_usage`. Default: true. */
     includeUsage?: boolean;
+    /** Try failed requests again. Default: never. */
+    retry?: Retry;
     /** Throw where a request fails. Default: false, a failed request returns with `ok: false`. */
     throw?: boolean;
   }
@@ -125,6 +139,8 @@ declare module 'k6/x/llm' {
   export interface Response {
     ok: boolean;
     outcome: 'ok' | 'failed' | 'cancelled';
+    /** 1, and more where the client tried again; the response is that of the last attempt. */
+    attempts: number;
     /** HTTP status, 0 where none came. */
     status: number;
     error: { type: ErrorType; message: string } | null;

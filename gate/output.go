@@ -315,7 +315,7 @@ func (o *Output) exchange(e *llm.Exchange) {
 	o.keep(o.writer.Request(&r))
 	o.keep(o.writer.RecordITL(r.Phase, r.Step, r.Class, gaps))
 	o.seconds.ended(e, &r)
-	if o.watch != nil {
+	if o.watch != nil && e.Attempt == 1 {
 		o.watch.Request(watched(&r, gaps))
 		o.watch.Arrivals(1, 0)
 	}
@@ -367,14 +367,14 @@ func tag(tags *metrics.TagSet, name string) string {
 
 func startedRequest(s *llm.Started) results.Request {
 	return results.Request{
-		Row: s.Row, Scenario: tag(s.Tags, "scenario"), Phase: tag(s.Tags, "phase"), Step: tag(s.Tags, "step"),
+		Row: s.Row, Attempt: s.Attempt, Scenario: tag(s.Tags, "scenario"), Phase: tag(s.Tags, "phase"), Step: tag(s.Tags, "step"),
 		Class: s.Class, Model: tag(s.Tags, "model"), Due: s.Due, Start: s.Sent,
 	}
 }
 
 // exchangeRequest is the evidence of one exchange: its line, and the gaps between its chunks in milliseconds.
 func exchangeRequest(e *llm.Exchange) (results.Request, []float64) {
-	r := startedRequest(&llm.Started{Row: e.Row, Class: e.Class, Tags: e.Tags, Due: e.Due, Sent: e.Timeline.Sent})
+	r := startedRequest(&llm.Started{Row: e.Row, Attempt: e.Attempt, Class: e.Class, Tags: e.Tags, Due: e.Due, Sent: e.Timeline.Sent})
 	r.Outcome, r.ErrorType, r.CancelPhase, r.Status = outcome(e), string(e.ErrorType), string(e.CancelPhase), e.Status
 	tl := &e.Timeline
 	r.TTFT, r.TTFTText = duration(tl.TTFT()), duration(tl.TTFTText())
@@ -544,6 +544,9 @@ func extend(spans map[string]*results.Span, name string, t time.Time) {
 
 func (s *seconds) started(c *llm.Started) {
 	sample := s.at(c.Sent)
+	if c.Attempt > 1 {
+		return
+	}
 	s.arrival(sample, c.Sent, tag(c.Tags, "phase"), tag(c.Tags, "step"))
 	*sample.Started++
 	s.inFlight++
@@ -560,6 +563,9 @@ func (s *seconds) dropped(t time.Time, phase, step string, n int64) {
 
 func (s *seconds) ended(e *llm.Exchange, r *results.Request) {
 	sample := s.at(e.End)
+	if e.Attempt > 1 {
+		return // counted by its line in requests.jsonl; not an arrival
+	}
 	switch r.Outcome {
 	case results.OK:
 		*sample.Completed++

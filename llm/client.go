@@ -97,8 +97,8 @@ func (c *client) quietState(state *lib.State) *lib.State {
 	return &own
 }
 
-// send runs a prepared request to its end. It never touches the JavaScript runtime and so may run on any goroutine.
-func (c *client) send(ctx context.Context, p *prepared) *Exchange {
+// attempt sends a prepared request once.
+func (c *client) attempt(ctx context.Context, p *prepared, number int) *Exchange {
 	own := p.tags.Tags.With("api", string(p.api))
 	if p.model != "" {
 		own = own.With("model", p.model)
@@ -108,10 +108,13 @@ func (c *client) send(ctx context.Context, p *prepared) *Exchange {
 	}
 	ex := &Exchange{
 		Seq: c.module.root.sequence.Add(1), API: p.api, Model: p.model, Row: p.request.row, Class: p.request.class, Tags: own,
-		Due: p.request.due, Streamed: p.streamed,
+		Due: p.request.due, Streamed: p.streamed, Attempt: number,
 		PromptTokensAsked: p.request.promptTokens, CompletionTokensAsked: p.maxTokens,
 	}
 	dec := wire.NewDecoder(p.api)
+	if number > 1 {
+		ex.Due = time.Time{} // the schedule is kept or missed by the first attempt
+	}
 	err := waitForTurn(ctx, p.rpsLimit)
 	c.announce(p, ex)
 	if err == nil {
@@ -146,6 +149,7 @@ func (c *client) exchange(ctx context.Context, p *prepared, ex *Exchange, dec *w
 	// The iteration's own context ends the request through the call. It is kept from k6's machinery, which would throw
 	// the http_req_* samples of an interrupted request away.
 	_, err = httpext.MakeRequest(context.WithoutCancel(ctx), &state, parsed)
+	ex.retryAfter = retryAfter(out.header, time.Now())
 	if out.err != nil || out.consumed {
 		return out.err
 	}
@@ -169,7 +173,7 @@ func waitForTurn(ctx context.Context, limit *rate.Limiter) error {
 func (c *client) announce(p *prepared, ex *Exchange) {
 	now := time.Now()
 	p.state.Samples <- &Started{
-		Seq: ex.Seq, Sent: now, Due: ex.Due, Row: ex.Row, Class: ex.Class, Tags: ex.Tags,
+		Seq: ex.Seq, Attempt: ex.Attempt, Sent: now, Due: ex.Due, Row: ex.Row, Class: ex.Class, Tags: ex.Tags,
 		sample: metrics.Sample{
 			TimeSeries: metrics.TimeSeries{Metric: c.module.instruments.inFlight, Tags: ex.Tags},
 			Time:       now, Value: float64(c.module.root.inFlight.Add(1)), Metadata: p.tags.Metadata,

@@ -42,13 +42,14 @@ const (
 // Started is a request that has just been sent. It reaches outputs before the request's [Exchange] does, so that they
 // know what is in flight.
 type Started struct {
-	Seq    uint64 // the same as in the exchange; unique in this process
-	Sent   time.Time
-	Due    time.Time // zero: no due time
-	Row    int64     // -1: not a row of a trace
-	Class  string
-	Tags   *metrics.TagSet
-	sample metrics.Sample
+	Seq     uint64 // the same as in the exchange; unique in this process
+	Attempt int
+	Sent    time.Time
+	Due     time.Time // zero: no due time
+	Row     int64     // -1: not a row of a trace
+	Class   string
+	Tags    *metrics.TagSet
+	sample  metrics.Sample
 }
 
 // GetSamples implements metrics.SampleContainer: the llm_in_flight gauge.
@@ -57,12 +58,13 @@ func (s *Started) GetSamples() []metrics.Sample { return []metrics.Sample{s.samp
 // Exchange is one request and its answer: everything that was measured of it. As a metrics.SampleContainer it carries
 // the request's samples to k6, and itself to outputs that want the whole record.
 type Exchange struct {
-	Seq   uint64 // unique in this process
-	API   wire.API
-	Model string // as asked for
-	Row   int64  // of the trace, -1 where there is none
-	Class string
-	Tags  *metrics.TagSet // of every sample
+	Seq     uint64 // unique in this process
+	Attempt int    // 1; more for a retry, which is counted apart
+	API     wire.API
+	Model   string // as asked for
+	Row     int64  // of the trace, -1 where there is none
+	Class   string
+	Tags    *metrics.TagSet // of every sample
 
 	Due      time.Time // zero: no due time
 	Timeline stream.Timeline
@@ -88,7 +90,8 @@ type Exchange struct {
 	Goodput *bool // nil: it can not be judged
 	Cost    *float64
 
-	samples []metrics.Sample
+	retryAfter time.Duration // what the server asked for
+	samples    []metrics.Sample
 }
 
 // GetSamples implements metrics.SampleContainer.
@@ -235,7 +238,17 @@ func (s *sampler) add(m *metrics.Metric, at time.Time, value float64) {
 func (e *Exchange) sample(m *instruments, metadata map[string]string, keepITL bool) {
 	tl := &e.Timeline
 	s := &sampler{tags: e.Tags, metadata: metadata, samples: make([]metrics.Sample, 0, 20+tl.Chunks())}
+	defer func() { e.samples = s.samples }()
 
+	if e.Attempt > 1 {
+		// Not an arrival: its latency and its outcome are the retry's own, and change nothing in what is judged.
+		tags := e.Tags.With("outcome", string(e.Outcome)).With("attempt", attemptTag(e.Attempt))
+		s.addTagged(m.retries, tags, e.End, 1)
+		s.add(m.inFlight, e.End, float64(e.InFlight))
+		e.sampleTokens(m, s)
+
+		return
+	}
 	if delay, ok := e.ScheduleDelay(); ok {
 		s.add(m.scheduleDelay, tl.Sent, metrics.D(delay))
 	}
@@ -266,7 +279,6 @@ func (e *Exchange) sample(m *instruments, metadata map[string]string, keepITL bo
 		}
 	}
 	e.sampleOutcome(m, s)
-	e.samples = s.samples
 }
 
 func outputRate(e *Exchange) (float64, bool) {

@@ -13,9 +13,9 @@ type instruments struct {
 
 	promptTokens, completionTokens, cachedTokens, reasoningTokens *metrics.Metric
 
-	requests, errors, cost    *metrics.Metric
-	success, http5xx, goodput *metrics.Metric
-	inFlight                  *metrics.Metric
+	requests, retries, errors, cost *metrics.Metric
+	success, http5xx, goodput       *metrics.Metric
+	inFlight                        *metrics.Metric
 }
 
 func registerInstruments(registry *metrics.Registry) (*instruments, error) {
@@ -40,6 +40,7 @@ func registerInstruments(registry *metrics.Registry) (*instruments, error) {
 		{&m.cachedTokens, "llm_cached_tokens", metrics.Counter, metrics.Default},
 		{&m.reasoningTokens, "llm_reasoning_tokens", metrics.Counter, metrics.Default},
 		{&m.requests, "llm_requests", metrics.Counter, metrics.Default},
+		{&m.retries, "llm_retries", metrics.Counter, metrics.Default},
 		{&m.errors, "llm_errors", metrics.Counter, metrics.Default},
 		{&m.cost, "llm_cost", metrics.Counter, metrics.Default},
 		{&m.success, "llm_success", metrics.Rate, metrics.Default},

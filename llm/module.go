@@ -19,6 +19,8 @@ import (
 type Module struct {
 	inFlight atomic.Int64  // requests being served, as this process sees
 	sequence atomic.Uint64 // numbers the requests of this process
+
+	firstAttempts, retries atomic.Int64 // of clients that have a retry policy, for its budget
 }
 
 // New returns the module for registration with k6.

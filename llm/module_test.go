@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -581,7 +582,7 @@ func TestWrongUse(t *testing.T) {
 		`{baseURL: "http://me:pw@x/v1"}`: `llm.Client: option "baseURL": got a URL with a user or password in it, ` +
 			`expected credentials in the option apiKey or headers, where they stay out of tags and logs`,
 		`{baseURL: "http://x", baseUrl: "http://x"}`: `llm.Client: unknown option "baseUrl", expected one of: baseURL, apiKey, model, ` +
-			`headers, timeout, idleTimeout, api, tokenizer, slo, cost, tags, itlSampling, includeUsage, throw`,
+			`headers, timeout, idleTimeout, api, tokenizer, slo, cost, tags, itlSampling, includeUsage, retry, throw`,
 		`{baseURL: "http://x", timeout: "soon"}`:    `llm.Client: option "timeout": got "soon", expected a time above zero: milliseconds as a number, or a string such as "30s"`,
 		`{baseURL: "http://x", timeout: -1}`:        `llm.Client: option "timeout": got -1, expected a time above zero: milliseconds as a number, or a string such as "30s"`,
 		`{baseURL: "http://x", idleTimeout: {}}`:    `llm.Client: option "idleTimeout": got an object, expected a time above zero: milliseconds as a number, or a string such as "30s"`,
@@ -608,4 +609,75 @@ func TestWrongUse(t *testing.T) {
 	v := newVU(t)
 	_, err := v.rt.VU.RuntimeField.RunString(`new llm.Client({baseURL: "http://x"}).chat({messages: []})`)
 	require.ErrorContains(t, err, "requests can be sent in VU code only, not in the init context")
+}
+
+func TestRetriesAreCountedApart(t *testing.T) {
+	t.Parallel()
+	var n atomic.Int64
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		if n.Add(1) < 3 {
+			status(503, "{}")(w, nil)
+
+			return
+		}
+		write(w, delta("a"), delta("b"), finish, usageOf(3, 2), done)
+	})
+	v := newVU(t)
+	r := v.must(newClient(s, `retry: {max: 3, backoff: 1, budget: 1}`) + ask + `; result = ` + ask)
+	require.Equal(t, true, r["ok"])
+	require.Equal(t, int64(1), r["attempts"], "the budget allows one retry for each first attempt")
+	seen := v.seen()
+	require.Equal(t, []float64{0, 1}, values(seen["llm_success"]), "a retry does not mend the first attempt")
+	require.Equal(t, []float64{1, 1}, values(seen["llm_requests"]))
+	require.Equal(t, []float64{1}, values(seen["llm_retries"]))
+	outcome, _ := seen["llm_retries"][0].Tags.Get("outcome")
+	require.Equal(t, "failed", outcome)
+	attempt, _ := seen["llm_retries"][0].Tags.Get("attempt")
+	require.Equal(t, "2", attempt)
+	require.Len(t, seen["llm_ttft"], 1)
+	require.Len(t, seen["http_reqs"], 3)
+	require.Equal(t, 3, len(s.requests))
+}
+
+func TestARetryThatSucceeds(t *testing.T) {
+	t.Parallel()
+	var n atomic.Int64
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		if n.Add(1) == 1 {
+			hangUp(w)
+
+			return
+		}
+		write(w, delta("a"), finish, usageOf(3, 1), done)
+	})
+	v := newVU(t)
+	r := v.must(newClient(s, `retry: {max: 1, on: ["connect"], backoff: 1, budget: 1}`) + `result = ` + ask)
+	require.Equal(t, true, r["ok"])
+	require.Equal(t, int64(2), r["attempts"])
+	seen := v.seen()
+	require.Equal(t, []float64{0}, values(seen["llm_success"]))
+	require.NotContains(t, seen, "llm_ttft", "the latency of a retry is not the latency of the request")
+	require.Equal(t, []float64{1}, values(seen["llm_completion_tokens"]), "its tokens were served all the same")
+}
+
+func TestNoRetryWithoutPolicyBudgetOrCause(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []string{"", `retry: {max: 2, backoff: 1, budget: 0}`, `retry: {max: 2, on: ["http_429"], backoff: 1, budget: 1}`} {
+		s := serve(t, status(503, "{}"))
+		r := newVU(t).must(newClient(s, policy) + `result = ` + ask)
+		require.Equal(t, int64(1), r["attempts"], policy)
+		require.Len(t, s.requests, 1)
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for value, want := range map[string]time.Duration{
+		"": 0, "7": 7 * time.Second, "-1": 0, "soon": 0,
+		now.Add(3 * time.Second).Format(http.TimeFormat): 3 * time.Second,
+		now.Add(-time.Hour).Format(http.TimeFormat):      0,
+	} {
+		require.Equal(t, want, retryAfter(http.Header{"Retry-After": {value}}, now), value)
+	}
 }

@@ -34,6 +34,7 @@ type clientOptions struct {
 	tags         map[string]string
 	itlSampling  float64
 	includeUsage bool
+	retry        *retryPolicy // nil: a failed request is not sent again
 	throw        bool
 }
 
@@ -255,7 +256,7 @@ func parseClientOptions(values map[string]any) (clientOptions, error) {
 
 	// First of all, since a misspelt name looks like a missing option.
 	if err := o.only("baseURL", "apiKey", "model", "headers", "timeout", "idleTimeout", "api", "tokenizer", "slo", "cost",
-		"tags", "itlSampling", "includeUsage", "throw"); err != nil {
+		"tags", "itlSampling", "includeUsage", "retry", "throw"); err != nil {
 		return c, err
 	}
 	raw, err := o.str("baseURL")
@@ -311,6 +312,9 @@ func parseClientOptions(values map[string]any) (clientOptions, error) {
 		c.itlSampling = f
 	}
 	if c.includeUsage, err = o.boolean("includeUsage", true); err != nil {
+		return c, err
+	}
+	if c.retry, err = parseRetry(o); err != nil {
 		return c, err
 	}
 	if c.throw, err = o.boolean("throw", false); err != nil {

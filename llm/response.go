@@ -26,6 +26,7 @@ func (m *moduleInstance) response(ex *Exchange) sobek.Value {
 	return m.object(
 		field{"ok", ex.Outcome == OutcomeOK},
 		field{"outcome", string(ex.Outcome)},
+		field{"attempts", ex.Attempt},
 		field{"status", ex.Status},
 		field{"error", failed},
 		field{"cancelPhase", orNull(string(ex.CancelPhase))},

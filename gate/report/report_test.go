@@ -163,6 +163,9 @@ func TestGitHub(t *testing.T) {
 ::error title=LLM capacity gate%3A FAIL::offered 1001, started 1000, dropped 1, completed 970, failed 20, cancelled 9, in flight 1%0Aignore_eos: compares configurations, claims no capacity
 `, string(GitHub(sample())))
 
+	odd := &verdict.Result{Verdict: verdict.Fail, Criteria: []verdict.Criterion{{Name: "a,b:100%\r", Limit: "<= 1", Verdict: verdict.Fail}}}
+	require.Contains(t, string(GitHub(odd)), "::error title=FAIL a%2Cb%3A100%25%0D::measured -, limit <= 1: -\n")
+
 	passed := &verdict.Result{Verdict: verdict.Pass}
 	require.Contains(t, string(GitHub(passed)), "::notice title=LLM capacity gate%3A PASS::offered 0")
 }

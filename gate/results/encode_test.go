@@ -3,7 +3,10 @@ package results
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"math"
+	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -234,4 +237,51 @@ func BenchmarkParseRequest(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// keysOf is the set of keys of a JSON object.
+func keysOf(t *testing.T, object []byte) []string {
+	t.Helper()
+	var plain map[string]json.RawMessage
+	require.NoError(t, json.Unmarshal(object, &plain))
+	return slices.Sorted(maps.Keys(plain))
+}
+
+func TestSchemaHasTheKeysThatAreWritten(t *testing.T) {
+	content, err := os.ReadFile("../../docs/results.schema.json")
+	require.NoError(t, err)
+	var schema struct {
+		Defs map[string]struct {
+			Properties map[string]json.RawMessage `json:"properties"`
+		} `json:"$defs"`
+	}
+	require.NoError(t, json.Unmarshal(content, &schema))
+	defined := func(name string) []string { return slices.Sorted(maps.Keys(schema.Defs[name].Properties)) }
+
+	request := fullRequest()
+	request.ErrorType, request.CancelPhase, request.Elapsed = "http_429", "decode", Num(1)
+	require.Equal(t, defined("request"), keysOf(t, AppendRequest(nil, &request)))
+
+	one, value := int64(1), 0.5
+	written := func(v any) []byte {
+		line, err := json.Marshal(v)
+		require.NoError(t, err)
+		return line
+	}
+	require.Equal(t, defined("sample"), keysOf(t, written(Sample{
+		Time: noon, Phase: "steady", Step: "5", Offered: &one, Started: &one, Dropped: &one, Completed: &one, Failed: &one,
+		Cancelled: &one, InFlight: &one, PromptTokens: &one, CompletionTokens: &one,
+		Server: map[string]float64{"a": 1}, Client: map[string]float64{"a": 1},
+	})))
+	require.Equal(t, defined("event"), keysOf(t, written(Event{Time: noon, Kind: "k", Message: "m", Rule: "r", Saw: &value, Count: 2})))
+	require.Equal(t, defined("counts"), keysOf(t, written(Counts{Retries: 1})))
+	spans := []Span{{Name: "steady", Start: noon, End: noon}}
+	require.Equal(t, defined("run"), keysOf(t, written(Info{
+		Schema: Schema, Started: noon, Ended: noon, Aborted: &Aborted{}, Contract: []byte("{}"), Decision: []byte("{}"),
+		Options: []byte("{}"), Versions: map[string]string{"k6": "v1"}, Seeds: map[string]uint64{"a": 1},
+		Digests: map[string]string{"trace": "sha256:0"}, Segment: "0:1", Host: Host{Name: "h"}, Phases: spans, Steps: spans,
+		Labels: []string{"l"}, IdealPrefixHitRatio: &value, Workload: "w",
+	})))
+	require.Equal(t, defined("span"), keysOf(t, written(spans[0])))
+	require.Equal(t, defined("histograms"), keysOf(t, written(histogramFile{})))
 }

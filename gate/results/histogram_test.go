@@ -32,6 +32,7 @@ func TestHistogramQuantiles(t *testing.T) {
 	require.Equal(t, int64(100), h.Above(900))
 	require.Equal(t, int64(1000), h.Above(0))
 	require.Equal(t, int64(0), h.Above(1000))
+	require.Equal(t, int64(1), histogramOf(t, HistogramKey{}, 1.5, 1.501).Above(1.5), "the limit itself is not above it")
 }
 
 func TestHistogramEdges(t *testing.T) {

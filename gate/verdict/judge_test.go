@@ -352,6 +352,17 @@ func TestInstantRejectionsNeverImproveAVerdict(t *testing.T) {
 	}
 }
 
+func TestFailuresCountInAMeanWithTheWorst(t *testing.T) {
+	got := new(recorded).add(1000, func(i int, q *results.Request) {
+		q.E2E = results.Num(5000)
+		if i%2 == 0 {
+			failWith(503)(i, q)
+		}
+	}).judge(t, gate(`e2e_avg: "<= 3s"`)).Criteria[0]
+	require.InDelta(t, 5000, *got.Measured, 1e-9)
+	require.Equal(t, Fail, got.Verdict)
+}
+
 func repeat(v float64, n int) []float64 {
 	all := make([]float64, n)
 	for i := range all {
@@ -496,6 +507,37 @@ client_headroom: {cpu: "<= 70%"}
 	}).judge(t, gate(`ttft_p95: "<= 800ms"`))
 	require.Equal(t, Invalid, got.Verdict)
 	require.InDelta(t, 1-1/1.05, *got.criterion(t, "client_headroom.schedule_error").Measured, 1e-9)
+}
+
+func TestQueueGrowthFromRequestsInFlight(t *testing.T) {
+	// The service fills up during the warmup and then settles: 12 requests more in ten minutes are no backlog.
+	settling := func() *recorded {
+		return new(recorded).add(6000, nil).
+			seconds("warmup", 100, func(i int, s *results.Sample) {
+				inFlight, offered := int64(i*64/100), int64(20)
+				s.InFlight, s.Offered = &inFlight, &offered
+			}).
+			seconds(steady, 600, func(i int, s *results.Sample) {
+				inFlight, offered := int64(64+i/50), int64(20)
+				s.InFlight, s.Offered = &inFlight, &offered
+			})
+	}
+	got := settling().judge(t, gate(`queue_growth: no_sustained_growth`)).Criteria[0]
+	require.Equal(t, Pass, got.Verdict)
+	require.Contains(t, got.Note, "judged by the requests in flight")
+	require.Equal(t, int64(600), got.N)
+
+	growing := settling()
+	for i := range growing.samples[100:] {
+		*growing.samples[100+i].InFlight += int64(i)
+	}
+	got = growing.judge(t, gate(`queue_growth: no_sustained_growth`)).Criteria[0]
+	require.Equal(t, Fail, got.Verdict)
+	require.InDelta(t, 1, *got.Measured, 0)
+
+	none := new(recorded).add(100, nil).judge(t, gate(`queue_growth: no_sustained_growth`)).Criteria[0]
+	require.Equal(t, Inconclusive, none.Verdict)
+	require.Contains(t, none.Note, "no queue depth was recorded")
 }
 
 func TestBaselineLimits(t *testing.T) {
