@@ -198,8 +198,8 @@ func (g *GrowthDetector) judge(at time.Duration) {
 	}
 	rise := quarters[3] - g.low
 	if g.signal == SignalInFlight {
-		// The filling of an empty service is not growth: only what rises after the first quarter counts.
-		rise = quarters[3] - quarters[0]
+		// The filling of an empty service is not growth: only what rises above the first quarter counts.
+		rise = quarters[3] - slices.Max(g.floors[:quarter])
 	}
 	g.state.Rate = g.drift()
 	g.state.Rise = g.state.Rate * seconds

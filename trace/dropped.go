@@ -1,0 +1,90 @@
+package trace
+
+import (
+	"sync"
+	"time"
+
+	"go.k6.io/k6/metrics"
+)
+
+// DropReason says why a row was not started.
+type DropReason string
+
+// The reasons.
+const (
+	// DropNoVU: every VU was at work, and no further one was ready.
+	DropNoVU DropReason = "no_vu"
+	// DropLate: the load generator itself was so far behind that starting the row would have sent it late in silence.
+	DropLate DropReason = "late"
+	// DropMaxDuration: the row was due after the scenario's maxDuration.
+	DropMaxDuration DropReason = "max_duration"
+	// DropStopped: the test ended between the row's due time and its start.
+	DropStopped DropReason = "stopped"
+)
+
+// Dropped is a row that was offered and not started. It carries one sample of k6's own metric dropped_iterations, with
+// the scenario's tags, and what an output needs to record the row.
+type Dropped struct {
+	Row      int
+	Due      time.Time
+	Scenario string
+	Class    string // of the row; empty if it has none
+	Reason   DropReason
+	Sample   metrics.Sample
+}
+
+// GetSamples implements metrics.SampleContainer.
+func (d *Dropped) GetSamples() []metrics.Sample { return []metrics.Sample{d.Sample} }
+
+// dropQueue takes dropped rows from the dispatcher and hands them to k6 on a goroutine of its own: k6's channel of
+// samples blocks when it is full, and a dispatcher that waits there is late for the rows that follow. The queue holds at
+// most the rows of the trace.
+type dropQueue struct {
+	out    chan<- metrics.SampleContainer
+	mu     sync.Mutex
+	queued []*Dropped
+	wake   chan struct{} // capacity 1
+	done   chan struct{}
+}
+
+func newDropQueue(out chan<- metrics.SampleContainer) *dropQueue {
+	q := &dropQueue{out: out, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	go q.run()
+
+	return q
+}
+
+func (q *dropQueue) add(d *Dropped) {
+	q.mu.Lock()
+	q.queued = append(q.queued, d)
+	q.mu.Unlock()
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// close hands over what is queued and waits for it. Nothing may be added after it.
+func (q *dropQueue) close() {
+	close(q.wake)
+	<-q.done
+}
+
+func (q *dropQueue) run() {
+	defer close(q.done)
+	for range q.wake {
+		q.flush()
+	}
+	q.flush()
+}
+
+func (q *dropQueue) flush() {
+	q.mu.Lock()
+	batch := q.queued
+	q.queued = nil
+	q.mu.Unlock()
+	for _, d := range batch {
+		// Not metrics.PushIfNotDone: a row that was dropped before an abort is kept. k6 reads until Run has returned.
+		q.out <- d
+	}
+}

@@ -1,0 +1,135 @@
+package trace
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/grafana/sobek"
+
+	"github.com/safeqps/xk6-safeqps/llm"
+	"github.com/safeqps/xk6-safeqps/llm/tokens"
+	"github.com/safeqps/xk6-safeqps/trace/workload"
+)
+
+// next is the request of the row that this iteration is. Under the executor trace-arrival-rate that is the row that is
+// due, with its due time. Under another executor it is the row of the scenario's iteration number, and there is no due
+// time.
+func (t *jsTrace) next(opts sobek.Value) (sobek.Value, error) {
+	state := t.module.vu.State()
+	if state == nil {
+		return nil, errors.New("next() is for iterations; in the init context, Trace.at(row) gives the request of a row")
+	}
+	if current, ok := FromContext(t.module.vu.Context()); ok {
+		if current.Trace != t.id {
+			return nil, fmt.Errorf("next(): this scenario replays the trace %s, and next() was asked of the trace %s",
+				current.Trace, t.id)
+		}
+
+		return t.request("Trace.next", current.Row, current.Due, opts)
+	}
+	if state.GetScenarioGlobalVUIter == nil {
+		return nil, errors.New("next() is for iterations: in setup() and teardown(), Trace.at(row) gives the request of a row")
+	}
+	row := int(state.GetScenarioGlobalVUIter()) //nolint:gosec // an iteration number
+	if row >= len(t.rows) && !t.endless {
+		t.say(fmt.Sprintf("trace %s: the scenario has more iterations than the trace's %d rows: it is repeated", t.id, len(t.rows)))
+	}
+
+	return t.request("Trace.next", row, time.Time{}, opts)
+}
+
+// at is the request of any row, without a due time.
+func (t *jsTrace) at(row, opts sobek.Value) (sobek.Value, error) {
+	f, ok := asNumber(exportOf(row))
+	if n := int(f); ok && f >= 0 && f == float64(n) {
+		if n >= len(t.rows) && !t.endless {
+			return nil, &llm.OptionError{
+				What: "Trace.at", Option: "row", Found: describe(exportOf(row)),
+				Expected: fmt.Sprintf("a row from 0 to %d", len(t.rows)-1),
+			}
+		}
+
+		return t.request("Trace.at", n, time.Time{}, opts)
+	}
+
+	return nil, &llm.OptionError{
+		What: "Trace.at", Option: "row", Found: describe(exportOf(row)), Expected: "the number of a row, from 0",
+	}
+}
+
+// request is the body of a row's request in the provider's names, and what k6/x/llm takes out of it: row, class, and the
+// number of prompt tokens that is aimed at; and the due time, if the request has one.
+func (t *jsTrace) request(what string, row int, due time.Time, opts sobek.Value) (sobek.Value, error) {
+	plan, api := t.plan, t.api
+	if exportOf(opts) != nil {
+		o, err := optionsFrom(what, opts)
+		if err != nil {
+			return nil, err
+		}
+		api = o.readAPI(api)
+		if c := o.object("calibration", calibrationForm); c != nil {
+			calibration := c.readCalibration()
+			o.done(c)
+			if o.err == nil {
+				if plan, err = t.calibrated(calibration); err != nil {
+					return nil, fmt.Errorf("%s: %w", what, err)
+				}
+			}
+		}
+		if err := o.finish(); err != nil {
+			return nil, err
+		}
+	}
+	r, err := plan.At(row)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	literal, err := r.Body(api)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	body := maps.Clone(literal)
+	body["row"] = row
+	if r.Class != "" {
+		body["class"] = r.Class
+	}
+	if r.InputTokens > 0 {
+		body["promptTokens"] = r.InputTokens
+	}
+	if !due.IsZero() {
+		// A float64 holds the milliseconds since 1970 to a quarter of a microsecond.
+		body["dueTime"] = float64(due.UnixNano()) / float64(time.Millisecond)
+	}
+
+	return t.module.value(body), nil
+}
+
+// calibrated is the plan of this trace under another calibration, which setup() may have found. There is one of each in a
+// process.
+func (r *recording) calibrated(c tokens.Calibration) (*workload.Plan, error) {
+	r.plansMu.RLock()
+	p, ok := r.plans[c]
+	r.plansMu.RUnlock()
+	if ok {
+		return p, nil
+	}
+	r.plansMu.Lock()
+	defer r.plansMu.Unlock()
+	if p, ok = r.plans[c]; ok {
+		return p, nil
+	}
+	o := r.planOptions
+	o.Calibration = c
+	p, err := workload.NewPlan(r.trace, o)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the trace and the row
+	}
+	if r.plans == nil {
+		r.plans = map[tokens.Calibration]*workload.Plan{}
+	}
+	r.plans[c] = p
+
+	return p, nil
+}
