@@ -36,7 +36,8 @@ func reference(ctx context.Context, role, url string, streams, tokens int) error
 		return fmt.Errorf("writing the stamps: %w", err)
 	}
 	enc := json.NewEncoder(out)
-	for _, r := range results {
+	for i := 0; i < streams; i += every(streams) {
+		r := results[i]
 		if err := enc.Encode(r); err != nil {
 			return fmt.Errorf("writing the stamps: %w", err)
 		}
