@@ -2,11 +2,9 @@ package cli
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"go.k6.io/k6/errext"
@@ -202,7 +200,7 @@ func withBaseline(c *contract.Contract, baseline string) (*contract.Contract, er
 	}
 	resolved, err := c.Resolve(before.Measured())
 	if err != nil {
-		return nil, wrongUse(errors.Join(fmt.Errorf("baseline %s:", strings.TrimSuffix(baseline, "/")), err))
+		return nil, wrongUse(fmt.Errorf("baseline %s: %w", baseline, err))
 	}
 
 	return resolved, nil

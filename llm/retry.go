@@ -50,11 +50,10 @@ func parseRetry(o *optionsOf) (*retryPolicy, error) {
 		on: []wire.ErrorType{wire.ErrHTTP429, wire.ErrHTTP5xx, errorConnect}, backoff: defaultBackoff, budget: defaultRetryBudget,
 	}
 	const maxForm = "how often a request is tried again: a whole number from 1 to 10"
-	given := false
-	if p.max, given, err = r.whole("max", 1, maxForm); err != nil {
+	if p.max, _, err = r.whole("max", 1, maxForm); err != nil {
 		return nil, err
 	}
-	if !given || p.max > 10 {
+	if p.max < 1 || p.max > 10 {
 		return nil, r.wrong("max", r.values["max"], maxForm)
 	}
 	if v, ok := r.get("on"); ok {

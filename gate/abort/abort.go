@@ -246,12 +246,12 @@ func (w *Watch) throughput(metric string, elapsed float64) (float64, bool) {
 	if elapsed <= 0 {
 		return 0, false
 	}
-	total, any := 0.0, false
+	total, seen := 0.0, false
 	for _, r := range w.second.requests {
 		if !r.Steady {
 			continue
 		}
-		any = true
+		seen = true
 		switch {
 		case metric == "requests_per_second":
 			total++
@@ -260,7 +260,7 @@ func (w *Watch) throughput(metric string, elapsed float64) (float64, bool) {
 		}
 	}
 
-	return total / elapsed, any
+	return total / elapsed, seen
 }
 
 // quantity writes a value with its unit, to three significant digits.

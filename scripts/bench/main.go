@@ -31,6 +31,13 @@ type load struct {
 }
 
 func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
 	role := flag.String("role", "", "internal: run as one of the reference clients")
 	url := flag.String("url", "", "internal: where the server is")
 	streams := flag.Int("streams", 0, "internal: how many streams")
@@ -43,18 +50,13 @@ func main() {
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	var err error
 	switch *role {
 	case "bare", "floor":
-		err = reference(ctx, *role, *url, *streams, *tokens)
+		return reference(ctx, *role, *url, *streams, *tokens)
 	case "":
-		err = bench(ctx, *k6, *only, time.Duration(*seconds)*time.Second, *rounds)
+		return bench(ctx, *k6, *only, time.Duration(*seconds)*time.Second, *rounds)
 	default:
-		err = fmt.Errorf("unknown role %q", *role)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
+		return fmt.Errorf("unknown role %q", *role)
 	}
 }
 
