@@ -178,6 +178,25 @@ declare module 'k6/x/llm' {
     asyncMessages(request: Request): Promise<Response>;
   }
 
-  const llm: { Client: typeof Client };
+  /** A message of a conversation, in the API's own form. */
+  export type Message = Record<string, unknown>;
+
+  export interface SessionOptions {
+    system?: string;
+    /** The pause before each turn but the first. Default: none. */
+    thinkTime?: Duration;
+    tags?: Record<string, string | number | boolean>;
+  }
+
+  /** A conversation: each turn sends the whole history. Samples carry the tag `turn`, from 1. */
+  export class Session {
+    constructor(client: Client, options?: SessionOptions);
+    /** One turn: the user's text, a message, or several (results of tools). */
+    chat(input: string | Message | Message[], request?: Request): Response;
+    readonly turns: number;
+    readonly messages: Message[];
+  }
+
+  const llm: { Client: typeof Client; Session: typeof Session };
   export default llm;
 }

@@ -51,7 +51,7 @@ type moduleInstance struct {
 
 // Exports implements modules.Instance.
 func (m *moduleInstance) Exports() modules.Exports {
-	exports := map[string]any{"Client": m.newClient}
+	exports := map[string]any{"Client": m.newClient, "Session": m.newSession}
 
 	return modules.Exports{Default: exports, Named: exports}
 }
@@ -83,6 +83,12 @@ func (m *moduleInstance) newClient(call sobek.ConstructorCall) *sobek.Object {
 		); err != nil {
 			common.Throw(rt, fmt.Errorf("llm.Client: %w", err))
 		}
+	}
+
+	if err := call.This.DefineDataProperty(
+		clientKey, rt.ToValue(c), sobek.FLAG_FALSE, sobek.FLAG_FALSE, sobek.FLAG_FALSE,
+	); err != nil {
+		common.Throw(rt, fmt.Errorf("llm.Client: %w", err))
 	}
 
 	return nil // `this`, so that `instanceof llm.Client` holds
