@@ -200,3 +200,161 @@ declare module 'k6/x/llm' {
   const llm: { Client: typeof Client; Session: typeof Session };
   export default llm;
 }
+
+declare module 'k6/x/llm/trace' {
+  import type { API, Duration, Request } from 'k6/x/llm';
+
+  /** How the served model counts: tokens = perWord × words + overhead. `calibrate()` finds it. */
+  export interface Calibration {
+    perWord?: number;
+    overhead?: number;
+    source?: string;
+    observations?: number;
+    worstError?: number;
+  }
+
+  /** What rows become when they are requests. */
+  export interface RequestOptions {
+    /** Whose request bodies `next()` and `at()` make. Default: "chat"; with tokenIds "completions". */
+    api?: API;
+    /** Decides prompts, and for `generate` everything random. Default: 0. */
+    seed?: number;
+    calibration?: Calibration;
+    /** Prompts of token ids, exact by construction, for completions servers that take them. */
+    tokenIds?: { vocabulary: number } | { low: number; high: number };
+    /** A file of prompts, drawn without repetition; `fit` names the encoding by which they are cut to length. */
+    prompts?: string | { file: string; fit?: string };
+    /** Do not reuse prefixes by the trace's hash ids. */
+    ignoreHashIds?: boolean;
+    /** Ask for answers of exactly the trace's length. Such runs compare configurations and claim no capacity. */
+    ignoreEos?: boolean;
+    /** The share of requests that ask for a stream, 0 to 1. Default: 1. */
+    streamShare?: number;
+  }
+
+  export interface OpenOptions extends RequestOptions {
+    format?: string;
+    unit?: 's' | 'ms' | 'us' | 'ns' | 'clock';
+    blockSize?: number;
+    fields?: Record<string, string>;
+    zeroOutput?: 'drop' | 'keep';
+    skipBadRows?: boolean;
+    timeZero?: 'first' | 'file';
+    /** Both ends included. */
+    window?: { from?: Duration; to?: Duration };
+    limit?: number;
+    /** Replay so many times as fast as recorded. */
+    speed?: number;
+    /** Rescale to this mean rate, in requests per second. */
+    rate?: number;
+    /** Repeat: for ever, or so often in all. */
+    loop?: boolean | number;
+    /** Whether repeated rows share the prefixes of their first time. Default: false. */
+    samePrefixes?: boolean;
+    /** The longest prompt of each class, in tokens. */
+    classes?: Record<string, number>;
+  }
+
+  export interface GenerateOptions extends RequestOptions {
+    rate?: number;
+    startRate?: number;
+    stages?: { duration: Duration; target: number }[];
+    duration?: Duration;
+    count?: number;
+    /** Gamma shape k of the gaps: 1 Poisson, less bursty, more smooth. Default: 1. */
+    burstiness?: number | 'constant';
+    freeCount?: boolean;
+    /** "chat", "rag", "summarize", "agent", "short=0.6,long=0.4@8000/300", or an object of classes. */
+    mix: string | Record<string, unknown>;
+    prefix?: { share?: number; tokens: number; groups?: number; zipf?: number };
+    loop?: boolean;
+    samePrefixes?: boolean;
+  }
+
+  export interface ScenarioOptions {
+    startTime?: Duration;
+    gracefulStop?: Duration;
+    /** How late the load generator may start a row before it drops it. Default: 100 ms. */
+    tolerance?: Duration;
+    exec?: string;
+    env?: Record<string, string>;
+    options?: Record<string, unknown>;
+    tags?: Record<string, string>;
+    preAllocatedVUs?: number;
+    /** Estimated, and said, where absent. */
+    maxVUs?: number;
+  }
+
+  /** A scenario of the executor `trace-arrival-rate`, for options.scenarios. */
+  export type Scenario = any;
+
+  export class Trace {
+    readonly id: string;
+    readonly length: number;
+    readonly seed: number;
+    scenario(options?: ScenarioOptions & { duration?: Duration; maxDuration?: Duration }): Scenario;
+    /** Scenarios one after the other, tagged `phase`. */
+    phases(
+      lengths: { warmup?: Duration; steady?: Duration; recovery?: Duration },
+      options?: ScenarioOptions & { name?: string },
+    ): Record<string, Scenario>;
+    /** Scenarios of rising rates, tagged `step`; each settles (phase warmup) and is held (phase steady). */
+    steps(
+      rates: number[],
+      options?: ScenarioOptions & { name?: string; hold?: Duration; settle?: Duration },
+    ): Record<string, Scenario>;
+    /** Stages for a stock ramping-arrival-rate. */
+    stages(options: { bin: Duration }): { target: number; duration: string }[];
+    /** This iteration's request. */
+    next(options?: { api?: API; calibration?: Calibration }): Request;
+    /** The request of any row. */
+    at(row: number, options?: { api?: API; calibration?: Calibration }): Request;
+    summary(): Record<string, any>;
+  }
+
+  export interface CalibrateOptions {
+    baseURL: string;
+    model?: string;
+    apiKey?: string;
+    headers?: Record<string, string>;
+    api?: API;
+    /** By the server's /tokenize, or by the usage of answers of one token. Default: whichever it has. */
+    by?: 'tokenizer' | 'usage';
+    seed?: number;
+  }
+
+  /** Init context only. */
+  export function open(path: string, options?: OpenOptions): Trace;
+  /** Init context only. */
+  export function generate(options: GenerateOptions): Trace;
+  /** For setup(). */
+  export function calibrate(options: CalibrateOptions): Calibration;
+
+  const trace: { open: typeof open; generate: typeof generate; calibrate: typeof calibrate };
+  export default trace;
+}
+
+declare module 'k6/x/llm/gate' {
+  import type { Duration, SLO } from 'k6/x/llm';
+
+  export interface Contract {
+    readonly file: string;
+    readonly phases: { warmup?: string; steady?: string; recovery?: string };
+    readonly confidence: number;
+    readonly decision: any;
+    /** The contract's request_slo, for a client's option slo. */
+    readonly slo: SLO | null;
+    /** The contract's thresholds in k6's form, and after them the script's own. */
+    thresholds(own?: Record<string, any[]>): Record<string, any>;
+  }
+
+  /** Init context only. `baseline` is the results directory that limits against a baseline refer to. */
+  export function open(path: string, options?: { baseline?: string }): Contract;
+  /** The scenario that watches the service and the load generator; spread it into options.scenarios. */
+  export function monitor(contract: Contract, options?: { interval?: Duration }): Record<string, any>;
+  /** Prints the verdict above k6's own summary. */
+  export function handleSummary(data: any): any;
+
+  const gate: { open: typeof open; monitor: typeof monitor; handleSummary: typeof handleSummary };
+  export default gate;
+}

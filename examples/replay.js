@@ -20,14 +20,20 @@ export const options = {
   summaryTrendStats: ['med', 'p(95)', 'p(99)', 'max', 'count'],
 };
 
-const client = new llm.Client({
+const server = {
   baseURL: __ENV.LLM_BASE_URL || 'http://127.0.0.1:8000/v1',
   apiKey: __ENV.LLM_API_KEY,
   model: __ENV.LLM_MODEL || 'sim',
-});
+};
+const client = new llm.Client(server);
 
-export default function () {
-  client.chat(workload.next());
+// Finds how the served model counts, so that prompts have the trace's lengths with the chat template in them.
+export function setup() {
+  return trace.calibrate(server);
+}
+
+export default function (calibration) {
+  client.chat(workload.next({ calibration }));
 }
 
 export { handleSummary } from 'k6/x/llm/gate';
