@@ -55,6 +55,20 @@ type environment struct {
 	lookup         func(name string) (string, bool)
 }
 
+// with looks variables up in a map before the environment.
+func (e environment) with(variables map[string]string) environment {
+	outer := e.lookup
+	e.lookup = func(name string) (string, bool) {
+		if value, ok := variables[name]; ok {
+			return value, true
+		}
+
+		return outer(name)
+	}
+
+	return e
+}
+
 // unknownCommand refuses arguments of a command that only groups others.
 func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
@@ -86,6 +100,11 @@ func wrongUse(err error) error {
 	}
 
 	return errext.WithExitCodeIfNone(err, ExitWrongUse)
+}
+
+// withExit gives an error the exit code that a program reads.
+func withExit(err error, code exitcodes.ExitCode) error {
+	return errext.WithExitCodeIfNone(err, code)
 }
 
 // untilInterrupted is a context that ends at Ctrl-C or SIGTERM.

@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/grafana/sobek"
 	"go.k6.io/k6/js/common"
@@ -69,6 +70,9 @@ func (m *moduleInstance) open(name string, options sobek.Value) (sobek.Value, er
 	if err != nil {
 		return nil, fmt.Errorf("gate.open:\n%w", err)
 	}
+	if err := overridePhases(c, m.environment()); err != nil {
+		return nil, fmt.Errorf("gate.open: %w", err)
+	}
 	if c, err = m.resolve(c, name, baseline); err != nil {
 		return nil, fmt.Errorf("gate.open: %w", err)
 	}
@@ -91,6 +95,26 @@ func (m *moduleInstance) environment() func(string) (string, bool) {
 
 		return value.String(), true
 	}
+}
+
+// overridePhases lets a capacity search set the lengths of its probes: LLM_WARMUP, LLM_STEADY and LLM_RECOVERY replace
+// the contract's phases.
+func overridePhases(c *contract.Contract, env func(string) (string, bool)) error {
+	for name, phase := range map[string]*contract.Duration{
+		"LLM_WARMUP": &c.Phases.Warmup, "LLM_STEADY": &c.Phases.Steady, "LLM_RECOVERY": &c.Phases.Recovery,
+	} {
+		text, ok := env(name)
+		if !ok {
+			continue
+		}
+		length, err := time.ParseDuration(text)
+		if err != nil || length < 0 {
+			return fmt.Errorf("%s: got %q, expected a time such as 30s", name, text)
+		}
+		*phase = contract.Duration(length)
+	}
+
+	return nil
 }
 
 // resolve gives relative limits their numbers, from the verdict of the run that is the baseline.

@@ -50,6 +50,7 @@ type Output struct {
 
 	// What follows belongs to the flusher's goroutine.
 	watch    *abort.Watch
+	early    *earlyStop // nil unless a capacity search asks for it
 	open     map[uint64]*llm.Started // requests in flight
 	seconds  *seconds
 	broken   bool // the evidence can not be written any more
@@ -109,6 +110,9 @@ func (o *Output) describe(params output.Params) error {
 			}
 			o.info.Contract, o.info.Decision = m.Contract, o.contract.Decision
 		}
+	}
+	if o.early, err = newEarlyStop(o.contract, params.Environment); err != nil {
+		return err
 	}
 	o.info.Labels = labels(params.ScriptOptions.Scenarios)
 	for _, t := range trace.Infos() {
@@ -295,7 +299,11 @@ func (o *Output) flush(now time.Time) {
 	if o.watch == nil || o.tripped != nil {
 		return
 	}
-	if o.tripped = o.watch.Tick(now, nil); o.tripped != nil && o.stopRun != nil {
+	o.tripped = o.watch.Tick(now, nil)
+	if o.tripped == nil && o.early != nil {
+		o.tripped = o.early.certain(now)
+	}
+	if o.tripped != nil && o.stopRun != nil {
 		o.keep(o.writer.Event(results.Event{
 			Time: now, Kind: results.EventAbort, Rule: o.tripped.Rule, Message: o.tripped.Saw,
 		}))
@@ -315,6 +323,9 @@ func (o *Output) exchange(e *llm.Exchange) {
 	o.keep(o.writer.Request(&r))
 	o.keep(o.writer.RecordITL(r.Phase, r.Step, r.Class, gaps))
 	o.seconds.ended(e, &r)
+	if o.early != nil {
+		o.early.request(&r)
+	}
 	if o.watch != nil && e.Attempt == 1 {
 		o.watch.Request(watched(&r, gaps))
 		o.watch.Arrivals(1, 0)

@@ -1,0 +1,164 @@
+package capacity
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+)
+
+// Options say where to search, how closely, and at what expense. Rates are requests per second.
+type Options struct {
+	// Min and Max bound the search: 0 < Min < Max.
+	Min float64 `json:"min"`
+	Max float64 `json:"max"`
+	// Tolerance is the relative width of the bracket at which the search ends, such as 0.05; between 0.001 and 0.5.
+	Tolerance float64 `json:"tolerance"`
+	// Estimate is where to begin, for example by Little's law from a short closed loop (see LittleRate). 0 means that
+	// nothing is known: the search begins at the geometric mean of Min and Max.
+	Estimate float64 `json:"estimate,omitempty"`
+
+	// FullSeconds is the length of the contract's steady phase, on which a rate is confirmed.
+	FullSeconds float64 `json:"full_seconds"`
+	// OverheadSeconds is what a probe takes beside its steady phase: warmup, drain, return to idle.
+	OverheadSeconds float64 `json:"overhead_seconds,omitempty"`
+	// ScreenLength is the length of a probe far from the limit, as a share of FullSeconds; 0 means 0.25.
+	ScreenLength float64 `json:"screen_length,omitempty"`
+	// MaxLength bounds what an INCONCLUSIVE probe is extended to, in units of FullSeconds; 0 means 2. At least 1.
+	MaxLength float64 `json:"max_length,omitempty"`
+	// MinRequests is the fewest requests that can give PASS (verdict.RequestsNeeded of the sharpest quantile). Probes are
+	// made long enough for it at their rate, within MaxLength.
+	MinRequests int64 `json:"min_requests,omitempty"`
+	// FixedLengths makes every probe FullSeconds long and stops none early: the base that savings are measured against.
+	FixedLengths bool `json:"fixed_lengths,omitempty"`
+
+	// Seed is what the probes' own seeds are derived from.
+	Seed uint64 `json:"seed,omitempty"`
+	// Fingerprint identifies contract, script, workload and service: a search is only resumed with the same one.
+	Fingerprint string `json:"fingerprint,omitempty"`
+
+	// MaxProbes bounds the number of probes, extensions and confirmations included; 0 means 10.
+	MaxProbes int `json:"max_probes,omitempty"`
+	// MaxSeconds bounds the time of all probes; 0 means no bound. No probe is begun that would not end within it.
+	MaxSeconds float64 `json:"max_seconds,omitempty"`
+	// GPUHourPrice and GPUs give the cost of the search; 0 means that it is not known (1 GPU for GPUs).
+	GPUHourPrice float64 `json:"gpu_hour_price,omitempty"`
+	GPUs         float64 `json:"gpus,omitempty"`
+	// MaxCost bounds the cost, in the price's currency; 0 means no bound. It needs GPUHourPrice.
+	MaxCost float64 `json:"max_cost,omitempty"`
+}
+
+const (
+	defaultScreenLength = 0.25
+	defaultMaxLength    = 2
+	defaultMaxProbes    = 10
+)
+
+// withDefaults fills in what was left at zero.
+func (o Options) withDefaults() Options {
+	if o.ScreenLength == 0 {
+		o.ScreenLength = defaultScreenLength
+	}
+	if o.MaxLength == 0 {
+		o.MaxLength = defaultMaxLength
+	}
+	if o.MaxProbes == 0 {
+		o.MaxProbes = defaultMaxProbes
+	}
+	if o.GPUs == 0 {
+		o.GPUs = 1
+	}
+	return o
+}
+
+// Validate reports every wrong field at once.
+func (o Options) Validate() error {
+	o = o.withDefaults()
+	var errs []error
+	need := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("capacity: "+format, args...))
+		}
+	}
+	need(o.Min > 0 && finite(o.Min), "min is %v, expected a rate above 0", o.Min)
+	need(o.Max > o.Min && finite(o.Max), "max is %v, expected a rate above min (%v)", o.Max, o.Min)
+	need(o.Tolerance >= 0.001 && o.Tolerance <= 0.5, "tolerance is %v, expected 0.001 to 0.5", o.Tolerance)
+	need(o.Estimate >= 0 && finite(o.Estimate), "estimate is %v, expected a rate, or 0 for none", o.Estimate)
+	need(o.FullSeconds > 0 && finite(o.FullSeconds), "full_seconds is %v, expected more than 0", o.FullSeconds)
+	need(o.OverheadSeconds >= 0 && finite(o.OverheadSeconds),
+		"overhead_seconds is %v, expected 0 or more", o.OverheadSeconds)
+	need(o.ScreenLength > 0 && o.ScreenLength <= 1, "screen_length is %v, expected above 0, up to 1", o.ScreenLength)
+	need(o.MaxLength >= 1 && finite(o.MaxLength), "max_length is %v, expected 1 or more", o.MaxLength)
+	need(o.MinRequests >= 0, "min_requests is %d, expected 0 or more", o.MinRequests)
+	need(o.MaxProbes >= 1, "max_probes is %d, expected 1 or more", o.MaxProbes)
+	need(o.MaxSeconds >= 0 && finite(o.MaxSeconds), "max_seconds is %v, expected 0 or more", o.MaxSeconds)
+	need(o.GPUHourPrice >= 0 && finite(o.GPUHourPrice), "gpu_hour_price is %v, expected 0 or more", o.GPUHourPrice)
+	need(o.GPUs > 0 && finite(o.GPUs), "gpus is %v, expected more than 0", o.GPUs)
+	need(o.MaxCost >= 0 && finite(o.MaxCost), "max_cost is %v, expected 0 or more", o.MaxCost)
+	need(o.MaxCost == 0 || o.GPUHourPrice > 0, "max_cost is set, and needs gpu_hour_price")
+	return errors.Join(errs...)
+}
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+// budgetSeconds is the time that all probes may take; +Inf where nothing bounds it.
+func (o Options) budgetSeconds() float64 {
+	seconds := math.Inf(1)
+	if o.MaxSeconds > 0 {
+		seconds = o.MaxSeconds
+	}
+	if o.MaxCost > 0 {
+		seconds = math.Min(seconds, o.MaxCost/(o.GPUHourPrice*o.GPUs)*secondsPerHour)
+	}
+	return seconds
+}
+
+const secondsPerHour = 3600
+
+// cost of so many seconds; nil where no price is known.
+func (o Options) cost(seconds float64) *float64 {
+	if o.GPUHourPrice == 0 {
+		return nil
+	}
+	cost := seconds / secondsPerHour * o.GPUHourPrice * o.GPUs
+	return &cost
+}
+
+// differs names what two searches do not have in common, apart from their budgets, which a resumed search may change.
+func (o Options) differs(p Options) error {
+	var names []string
+	for _, field := range []struct {
+		name string
+		same bool
+	}{
+		{"min", o.Min == p.Min},
+		{"max", o.Max == p.Max},
+		{"tolerance", o.Tolerance == p.Tolerance},
+		{"estimate", o.Estimate == p.Estimate},
+		{"full_seconds", o.FullSeconds == p.FullSeconds},
+		{"overhead_seconds", o.OverheadSeconds == p.OverheadSeconds},
+		{"screen_length", o.ScreenLength == p.ScreenLength},
+		{"max_length", o.MaxLength == p.MaxLength},
+		{"min_requests", o.MinRequests == p.MinRequests},
+		{"fixed_lengths", o.FixedLengths == p.FixedLengths},
+		{"seed", o.Seed == p.Seed},
+		{"fingerprint", o.Fingerprint == p.Fingerprint},
+	} {
+		if !field.same {
+			names = append(names, field.name)
+		}
+	}
+	if names == nil {
+		return nil
+	}
+	return fmt.Errorf("capacity: the stored search is another one: it differs in %s", strings.Join(names, ", "))
+}
+
+// LittleRate is the rate at which a closed loop with so many requests in flight completes them, by Little's law
+// L = λ·W (Little, Operations Research 9, 1961): an estimate to begin a search at. It is false unless both are positive.
+func LittleRate(inFlight, meanE2ESeconds float64) (float64, bool) {
+	if !(inFlight > 0 && meanE2ESeconds > 0) || !finite(inFlight) || !finite(meanE2ESeconds) {
+		return 0, false
+	}
+	return inFlight / meanE2ESeconds, true
+}

@@ -1,0 +1,96 @@
+package capacity
+
+import (
+	"context"
+
+	"github.com/safeqps/xk6-safeqps/gate/verdict"
+)
+
+// Purpose says why a probe is run.
+type Purpose string
+
+// The purposes of probes.
+const (
+	// PurposeBracket looks for a rate that passes and one that does not.
+	PurposeBracket Purpose = "bracket"
+	// PurposeBisect narrows the bracket.
+	PurposeBisect Purpose = "bisect"
+	// PurposeExtend repeats a rate whose probe was INCONCLUSIVE, for longer.
+	PurposeExtend Purpose = "extend"
+	// PurposeConfirm runs a rate at full length, to stand as the answer.
+	PurposeConfirm Purpose = "confirm"
+	// PurposeStepDown runs a lower rate at full length, after the one to be confirmed did not pass.
+	PurposeStepDown Purpose = "step_down"
+)
+
+// ProbeRequest asks for one probe.
+type ProbeRequest struct {
+	// N counts from 1. A probe that was interrupted is asked for again with the same N.
+	N int `json:"n"`
+	// Rate is in requests per second.
+	Rate    float64 `json:"rate"`
+	Purpose Purpose `json:"purpose"`
+	// Length of the steady phase, in units of Options.FullSeconds. The other phases have their usual length.
+	Length float64 `json:"length"`
+	// StopEarly asks for the probe to end once it has certainly failed; see EarlyFail.
+	StopEarly bool `json:"stop_early"`
+	// Extends is the number of the INCONCLUSIVE probe that this one repeats for longer; 0 for none.
+	Extends int `json:"extends,omitempty"`
+	// Seed is for the arrivals of this probe; a function of Options.Seed and N.
+	Seed uint64 `json:"seed"`
+	// Dir is the name of the probe's directory within that of the search, such as "probe-03".
+	Dir string `json:"dir"`
+}
+
+// ProbeResult is what a probe found.
+type ProbeResult struct {
+	Verdict verdict.Status `json:"verdict"`
+	// LimitingCriterion is the one that failed, or else came nearest to its limit; "" where none says.
+	LimitingCriterion string `json:"limiting_criterion,omitempty"`
+	// Pressure is how much of its limit the limiting criterion used: 1 is at the limit, 2 twice over it. It only places
+	// the next probe. Absent where the criterion is not a number.
+	Pressure *float64 `json:"pressure,omitempty"`
+	// Needed is how many further requests would decide an INCONCLUSIVE verdict if things stay as they are; absent where
+	// no number is known to suffice.
+	Needed *int64 `json:"needed,omitempty"`
+
+	// Requests offered in the steady phase.
+	Requests int64 `json:"requests"`
+	// CompletedRate is the rate at which requests completed in the steady phase, per second: what an overloaded service
+	// can serve.
+	CompletedRate         *float64 `json:"completed_rate,omitempty"`
+	OutputTokensPerSecond *float64 `json:"output_tokens_per_second,omitempty"`
+	PromptTokensPerSecond *float64 `json:"prompt_tokens_per_second,omitempty"`
+	// MeanInFlight requests over the steady phase.
+	MeanInFlight *float64 `json:"mean_in_flight,omitempty"`
+	// Latencies in milliseconds by metric (ttft, tpot, itl, e2e).
+	Latencies map[string]verdict.Quantiles `json:"latencies,omitempty"`
+
+	// Seconds that the whole probe took, of the service's time.
+	Seconds float64 `json:"seconds"`
+	// StoppedEarly says why the probe ended before its planned length; "" where it did not.
+	StoppedEarly string `json:"stopped_early,omitempty"`
+	// Recovered says whether the service came back to its idle state afterwards; absent where it cannot be seen.
+	Recovered *bool `json:"recovered,omitempty"`
+	// Note is for people.
+	Note string `json:"note,omitempty"`
+}
+
+// Record is a probe that has ended.
+type Record struct {
+	ProbeRequest
+	ProbeResult
+}
+
+// Probe runs one probe. An error ends the search; it can be resumed, and asks for the same probe again.
+type Probe func(ctx context.Context, request ProbeRequest) (ProbeResult, error)
+
+// saturated reports that the service could not serve the rate it was offered, so that what it did serve is its capacity.
+func (r *Record) saturated() bool {
+	return r.Verdict == verdict.Fail && r.CompletedRate != nil && *r.CompletedRate > 0 &&
+		*r.CompletedRate < saturatedBelow*r.Rate
+}
+
+// saturatedBelow is the completed share of the offered rate below which a service counts as saturated. It is low enough
+// for the requests that are in flight at the end of a short probe.
+const saturatedBelow = 0.85

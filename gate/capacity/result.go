@@ -1,0 +1,228 @@
+package capacity
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"github.com/safeqps/xk6-safeqps/gate/verdict"
+)
+
+// ResultSchema is the version of a result.
+const ResultSchema = "safeqps-capacity/1"
+
+// Bound is one end of the bracket.
+type Bound struct {
+	Rate float64 `json:"rate"`
+	// Verdict of the probe that the bound rests on, its number, its length in units of the contract's steady phase, and
+	// the criterion that failed or came nearest to its limit.
+	Verdict           verdict.Status `json:"verdict"`
+	Probe             int            `json:"probe"`
+	Length            float64        `json:"length"`
+	LimitingCriterion string         `json:"limiting_criterion,omitempty"`
+}
+
+// Bracket is what encloses the Safe QPS.
+type Bracket struct {
+	// Low is the highest rate that passed below every rate that did not; absent where none passed.
+	Low *Bound `json:"low,omitempty"`
+	// High is the lowest rate that did not pass: FAIL, or INCONCLUSIVE as far as it may be extended. Absent where all passed.
+	High *Bound `json:"high,omitempty"`
+	// Width is High/Low - 1; absent where an end is.
+	Width *float64 `json:"width,omitempty"`
+}
+
+// Violation is a pair of verdicts that contradict each other: the lower rate failed, the higher one passed.
+type Violation struct {
+	FailedRate  float64 `json:"failed_rate"`
+	FailedProbe int     `json:"failed_probe"`
+	PassedRate  float64 `json:"passed_rate"`
+	PassedProbe int     `json:"passed_probe"`
+}
+
+// Result is the answer of a search, as JSON for programs.
+type Result struct {
+	Schema string `json:"schema"`
+	Status Status `json:"status"`
+	// SafeQPS is the highest rate that passed, below every rate that did not; absent where none passed. It is the Safe QPS
+	// where Confirmed is true, and only its candidate where it is false.
+	SafeQPS *float64 `json:"safe_qps"`
+	// Confirmed: SafeQPS passed at the contract's full length.
+	Confirmed bool `json:"confirmed"`
+	// ToleranceMet: a rate within the tolerance above SafeQPS did not pass.
+	ToleranceMet bool    `json:"tolerance_met"`
+	Tolerance    float64 `json:"tolerance"`
+	// LimitingCriterion broke first: it failed at the bracket's upper end.
+	LimitingCriterion string  `json:"limiting_criterion,omitempty"`
+	Bracket           Bracket `json:"bracket"`
+
+	// Measured at SafeQPS, by the probe that the answer rests on.
+	OutputTokensPerSecond *float64                     `json:"output_tokens_per_second,omitempty"`
+	PromptTokensPerSecond *float64                     `json:"prompt_tokens_per_second,omitempty"`
+	MeanInFlight          *float64                     `json:"mean_in_flight,omitempty"`
+	Latencies             map[string]verdict.Quantiles `json:"latencies,omitempty"`
+
+	// Knee of tail latency against rate, and Margin: how far SafeQPS lies below it, as a share of it; negative above it.
+	Knee   *Knee    `json:"knee,omitempty"`
+	Margin *float64 `json:"margin,omitempty"`
+
+	Probes     []Record    `json:"probes"`
+	Violations []Violation `json:"violations,omitempty"`
+	// ElapsedSeconds of all probes, and what FullSeconds for each of them would have taken.
+	ElapsedSeconds     float64 `json:"elapsed_seconds"`
+	FixedLengthSeconds float64 `json:"fixed_length_seconds"`
+	// Cost of the probes' time, in the currency of the price; absent where no price is known.
+	Cost  *float64 `json:"cost,omitempty"`
+	Notes []string `json:"notes,omitempty"`
+}
+
+// JSON is the result with indentation, and a newline at its end.
+func (r *Result) JSON() ([]byte, error) {
+	content, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("capacity: %w", err)
+	}
+	return append(content, '\n'), nil
+}
+
+func newResult(o Options, probes []Record, status Status) Result {
+	r := Result{
+		Schema: ResultSchema, Status: status, Tolerance: o.Tolerance, Probes: probes,
+		ElapsedSeconds:     totalSeconds(probes),
+		FixedLengthSeconds: float64(len(probes)) * (o.FullSeconds + o.OverheadSeconds),
+	}
+	if r.Probes == nil {
+		r.Probes = []Record{}
+	}
+	r.Cost = o.cost(r.ElapsedSeconds)
+	all := levels(probes)
+	low, high := bracket(all)
+	r.Bracket.Low, r.Bracket.High = bound(low), bound(high)
+	if low != nil {
+		safe := low.rate
+		r.SafeQPS, r.Confirmed = &safe, low.confirmed()
+		r.LimitingCriterion = low.probe.LimitingCriterion
+		r.OutputTokensPerSecond, r.PromptTokensPerSecond = low.probe.OutputTokensPerSecond, low.probe.PromptTokensPerSecond
+		r.MeanInFlight, r.Latencies = low.probe.MeanInFlight, low.probe.Latencies
+	}
+	if high != nil {
+		r.LimitingCriterion = high.probe.LimitingCriterion
+	}
+	if low != nil && high != nil {
+		width := high.rate/low.rate - 1
+		r.Bracket.Width = &width
+		r.ToleranceMet = math.Log1p(width) <= math.Log1p(o.Tolerance)*rounding
+	}
+	if knee, ok := FindKnee(kneePoints(probes)); ok {
+		r.Knee = &knee
+		if r.SafeQPS != nil {
+			margin := 1 - *r.SafeQPS/knee.Rate
+			r.Margin = &margin
+		}
+	}
+	r.Violations = violations(all)
+	r.notes(o, low, high)
+	return r
+}
+
+func bound(l *level) *Bound {
+	if l == nil {
+		return nil
+	}
+	return &Bound{
+		Rate: l.rate, Verdict: l.status, Probe: l.probe.N, Length: l.length, LimitingCriterion: l.probe.LimitingCriterion,
+	}
+}
+
+// violations of monotony: for each rate that failed, the highest one above it that passed.
+func violations(all []level) []Violation {
+	var out []Violation
+	for i := range all {
+		if all[i].status != verdict.Fail {
+			continue
+		}
+		for j := len(all) - 1; j > i; j-- {
+			if all[j].passed() {
+				out = append(out, Violation{
+					FailedRate: all[i].rate, FailedProbe: all[i].probe.N, PassedRate: all[j].rate, PassedProbe: all[j].probe.N,
+				})
+				break
+			}
+		}
+	}
+	return out
+}
+
+func (r *Result) note(format string, args ...any) {
+	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
+}
+
+func (r *Result) notes(o Options, low, high *level) {
+	switch r.Status {
+	case Found:
+	case AboveRange:
+		r.note("the service passed at %s, the end of the range: its Safe QPS is that or more", rate(o.Max))
+	case BelowRange:
+		r.note("the service did not pass at %s, the beginning of the range: its Safe QPS, if any, is less", rate(o.Min))
+	case BudgetSpent:
+		r.note("the budget ended the search: what follows is the best bracket so far")
+	case GeneratorLimited:
+		last := r.Probes[len(r.Probes)-1]
+		r.note("probe %d at %s is INVALID: the load generator was the bottleneck, so nothing follows about the service at "+
+			"this rate or above; give the generator more capacity and resume", last.N, rate(last.Rate))
+	case NotRecovered:
+		last := r.Probes[len(r.Probes)-1]
+		r.note("after probe %d at %s the service did not return to its idle state: it does not recover from this load, and "+
+			"a further probe would measure what is left of it", last.N, rate(last.Rate))
+	case Interrupted:
+		r.note("the search was interrupted; resumed, it goes on after its last finished probe")
+	}
+	if low != nil && !low.confirmed() {
+		r.note("%s passed a probe of %s of the full length only: it is a candidate, not a confirmed Safe QPS",
+			rate(low.rate), percent(low.length))
+	}
+	if low != nil && high != nil && !r.ToleranceMet {
+		r.note("the bracket is %s wide, the tolerance is %s", percent(*r.Bracket.Width), percent(o.Tolerance))
+	}
+	if high != nil && high.status == verdict.Inconclusive {
+		needed := "and no number of requests is known to decide it"
+		if n := high.probe.Needed; n != nil {
+			needed = fmt.Sprintf("about %d more requests would decide it", *n)
+		}
+		r.note("%s did not fail: it stayed INCONCLUSIVE over %s of the full length, %s",
+			rate(high.rate), percent(high.length), needed)
+	}
+	r.noteReversals()
+	for _, v := range r.Violations {
+		r.note("%s failed (probe %d), although %s passed (probe %d): the lower rate decides",
+			rate(v.FailedRate), v.FailedProbe, rate(v.PassedRate), v.PassedProbe)
+	}
+	for i := range r.Probes {
+		p := &r.Probes[i]
+		if r.Status != NotRecovered && p.Recovered != nil && !*p.Recovered {
+			r.note("after probe %d at %s the service did not return to its idle state", p.N, rate(p.Rate))
+		}
+	}
+}
+
+// noteReversals tells of rates that passed a probe and did not pass a later one.
+func (r *Result) noteReversals() {
+	for i := range r.Probes {
+		for j := i + 1; j < len(r.Probes); j++ {
+			a, b := &r.Probes[i], &r.Probes[j]
+			if a.Rate == b.Rate && a.Verdict == verdict.Pass && b.Verdict != verdict.Pass {
+				r.note("%s passed probe %d (%s of the full length) and was %s in probe %d (%s): the later one decides",
+					rate(a.Rate), a.N, percent(a.Length), b.Verdict, b.N, percent(b.Length))
+			}
+		}
+	}
+}
+
+func rate(v float64) string { return fmt.Sprintf("%.4g req/s", v) }
+
+func percent(share float64) string {
+	if math.Abs(share) < 0.1 {
+		return fmt.Sprintf("%.1f %%", 100*share)
+	}
+	return fmt.Sprintf("%.0f %%", 100*share)
+}

@@ -1,0 +1,85 @@
+package capacity
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/safeqps/xk6-safeqps/gate/results"
+)
+
+// StateFile is the name of the stored state in the directory of a search.
+const StateFile = "state.json"
+
+// StateSchema is the version of the state.
+const StateSchema = "safeqps-capacity-state/1"
+
+// State is a search so far: its options, and the probes that have ended. Store it after each probe, and a search that was
+// killed can be resumed; everything that the search knows follows from it.
+type State struct {
+	Schema  string   `json:"schema"`
+	Options Options  `json:"options"`
+	Probes  []Record `json:"probes"`
+}
+
+// adopt makes the state one of a search with these options, or says why it is not.
+func (s *State) adopt(o Options) error {
+	if s.Schema == "" && len(s.Probes) == 0 {
+		s.Schema, s.Options = StateSchema, o
+		return nil
+	}
+	if s.Schema != StateSchema {
+		return fmt.Errorf("capacity: the state's schema is %q, this version reads %q", s.Schema, StateSchema)
+	}
+	if err := o.differs(s.Options.withDefaults()); err != nil {
+		return err
+	}
+	for i := range s.Probes {
+		if s.Probes[i].N != i+1 {
+			return fmt.Errorf("capacity: probe %d of the state has number %d", i+1, s.Probes[i].N)
+		}
+		if !(s.Probes[i].Rate > 0) || !finite(s.Probes[i].Rate) {
+			return fmt.Errorf("capacity: probe %d of the state has rate %v", i+1, s.Probes[i].Rate)
+		}
+		if err := s.Probes[i].check(); err != nil {
+			return fmt.Errorf("capacity: probe %d of the state: %w", i+1, err)
+		}
+	}
+	s.Options = o
+	return nil
+}
+
+// Save replaces the state file in the directory of a search, by a rename: a crash leaves the old one or the new one.
+func (s *State) Save(dir string) error {
+	content, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("capacity: %w", err)
+	}
+	if err := results.WriteFile(filepath.Join(dir, StateFile), append(content, '\n')); err != nil {
+		return fmt.Errorf("capacity: %w", err)
+	}
+	return nil
+}
+
+// LoadState reads the state of a search; it is empty, and no error, where there is none yet.
+func LoadState(dir string) (*State, error) {
+	path := filepath.Join(dir, StateFile)
+	content, err := os.ReadFile(path) //nolint:gosec // the user's choice
+	if errors.Is(err, fs.ErrNotExist) {
+		return &State{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("capacity: %w", err)
+	}
+	var s State
+	if err := json.Unmarshal(content, &s); err != nil {
+		return nil, fmt.Errorf("capacity: %s: %w", path, err)
+	}
+	if s.Schema != StateSchema {
+		return nil, fmt.Errorf("capacity: %s: schema is %q, this version reads %q", path, s.Schema, StateSchema)
+	}
+	return &s, nil
+}
