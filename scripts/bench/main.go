@@ -45,7 +45,7 @@ func run() error {
 	seconds := flag.Int("seconds", 8, "how long each measurement lasts")
 	rounds := flag.Int("rounds", 3, "how often each measurement is repeated; medians are shown")
 	k6 := flag.String("k6", "./k6", "the k6 binary with the extension in it")
-	only := flag.String("only", "client,memory,dispatch", "which parts to run")
+	only := flag.String("only", "client,memory,output,dispatch", "which parts to run")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -68,6 +68,11 @@ func bench(ctx context.Context, k6, only string, window time.Duration, rounds in
 	}
 	if strings.Contains(only, "memory") {
 		if err := benchMemory(ctx, k6); err != nil {
+			return err
+		}
+	}
+	if strings.Contains(only, "output") {
+		if err := benchOutput(ctx, k6, rounds); err != nil {
 			return err
 		}
 	}
