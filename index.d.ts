@@ -234,12 +234,12 @@ declare module 'k6/x/llm/trace' {
 
   export interface OpenOptions extends RequestOptions {
     format?: string;
-    unit?: 's' | 'ms' | 'us' | 'ns' | 'clock';
+    unit?: 's' | 'ms' | 'us' | 'ns' | 'wall_clock';
     blockSize?: number;
     fields?: Record<string, string>;
     zeroOutput?: 'drop' | 'keep';
     skipBadRows?: boolean;
-    timeZero?: 'first' | 'file';
+    timeZero?: 'first' | 'zero';
     /** Both ends included. */
     window?: { from?: Duration; to?: Duration };
     limit?: number;
@@ -319,7 +319,7 @@ declare module 'k6/x/llm/trace' {
     headers?: Record<string, string>;
     api?: API;
     /** By the server's /tokenize, or by the usage of answers of one token. Default: whichever it has. */
-    by?: 'tokenizer' | 'usage';
+    by?: 'tokenize' | 'usage';
     seed?: number;
   }
 
@@ -346,6 +346,8 @@ declare module 'k6/x/llm/gate' {
     readonly slo: SLO | null;
     /** The contract's thresholds in k6's form, and after them the script's own. */
     thresholds(own?: Record<string, any[]>): Record<string, any>;
+    /** The checked contract as plain data. */
+    toJSON(): any;
   }
 
   /** Init context only. `baseline` is the results directory that limits against a baseline refer to. */

@@ -45,11 +45,11 @@ type readFlags struct {
 
 func (r *readFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&r.format, "format", "", "form of the file: "+joined(format.Names())+"; default: detected")
-	flags.StringVar(&r.unit, "unit", "", "unit of the timestamps: s, ms, us, ns or clock; default: detected")
+	flags.StringVar(&r.unit, "unit", "", "unit of the timestamps: s, ms, us, ns or wall_clock; default: detected")
 	flags.StringToStringVar(&r.fields, "fields", nil, "this project's field names and the file's, e.g. timestamp=ts,input_length=prompt")
 	flags.IntVar(&r.blockSize, "block-size", 0, "tokens that one hash id stands for; default: detected")
 	flags.StringVar(&r.zeroOutput, "zero-output", "drop", "rows without output tokens: drop or keep")
-	flags.StringVar(&r.timeZero, "time-zero", "first", "what is time zero: the first row, or the file's own zero (file)")
+	flags.StringVar(&r.timeZero, "time-zero", "first", "what is time zero: the first row, or the zero of the file (zero)")
 	flags.StringVar(&r.window, "window", "", "part of the trace, both ends included, e.g. 5m:15m")
 	flags.IntVar(&r.limit, "limit", 0, "only the first so many rows")
 	flags.BoolVar(&r.skipBadRows, "skip-bad-rows", false, "count lines that can not be read instead of failing")
