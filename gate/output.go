@@ -120,10 +120,8 @@ func (o *Output) describe(params output.Params) error {
 		if t.Digest != "" {
 			o.info.Digests[t.ID] = t.Digest
 		}
-		for _, l := range t.Labels {
-			o.info.Labels = append(o.info.Labels, traceLabel(l))
-		}
 	}
+	describeTraces(&o.info, trace.Infos())
 
 	return nil
 }
@@ -138,6 +136,37 @@ func labels(scenarios lib.ScenarioConfigs) []string {
 	}
 
 	return nil
+}
+
+// describeTraces adds what limits the use of a result, as far as the traces show it. Some of it is known after the run
+// only: a calibration comes from the script's setup().
+func describeTraces(info *results.Info, traces []trace.Info) {
+	for _, t := range traces {
+		for _, l := range t.Labels {
+			addLabel(info, traceLabel(l))
+		}
+		for _, l := range []struct {
+			holds bool
+			label string
+		}{
+			{t.IgnoreEOS, results.LabelIgnoreEOS},
+			{t.Synthetic, results.LabelSyntheticPrompts},
+			{t.Calibrated, results.LabelCalibratedLengths},
+		} {
+			if l.holds {
+				addLabel(info, l.label)
+			}
+		}
+	}
+	if len(traces) == 1 {
+		info.IdealPrefixHitRatio = traces[0].IdealPrefixHitRatio
+	}
+}
+
+func addLabel(info *results.Info, label string) {
+	if !slices.Contains(info.Labels, label) {
+		info.Labels = append(info.Labels, label)
+	}
 }
 
 // traceLabel says how a trace differs from its file.
@@ -242,6 +271,7 @@ func (o *Output) finish(testErr error) error {
 // conclude adds what is known only after the run.
 func (o *Output) conclude(info *results.Info, testErr error, now time.Time) {
 	info.Phases, info.Steps = o.seconds.spans()
+	describeTraces(info, trace.Infos())
 	var tripped *abort.Tripped
 	switch {
 	case o.tripped != nil:

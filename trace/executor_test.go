@@ -149,7 +149,8 @@ func messages(r *rig, containing string) []string {
 
 func TestRowThatTheGeneratorWouldStartLateIsDropped(t *testing.T) {
 	t.Parallel()
-	c := every(t, time.Millisecond, 5, 10)
+	c := every(t, time.Millisecond, 5, 1)
+	c.MaxVUs = null.IntFrom(10)
 	c.Tolerance = types.NullDurationFrom(1) // a nanosecond: everything is late
 	r := newRig(t, c, segment{}, func(context.Context, *goVU) error {
 		t.Error("a row was started late")
@@ -160,6 +161,7 @@ func TestRowThatTheGeneratorWouldStartLateIsDropped(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, upTo(5), droppedRows(samples, DropLate))
 	require.Len(t, samples, 5)
+	require.EqualValues(t, 1, r.madeVUs.Load(), "more VUs would not help")
 }
 
 func TestWorkerThatComesLateDropsItsRow(t *testing.T) {
@@ -457,6 +459,25 @@ func TestFurtherVUsAreMadeWithoutHoldingUpTheRows(t *testing.T) {
 	slices.Sort(started)
 	require.Equal(t, []int{0, 4, 5}, started)
 	require.EqualValues(t, 3, r.madeVUs.Load(), "no more than maxVUs")
+}
+
+func TestVUIsMadeBeforeItIsMissed(t *testing.T) {
+	t.Parallel()
+	c := every(t, 500*time.Millisecond, 2, 1)
+	c.MaxVUs = null.IntFrom(3)
+	c.GracefulStop = types.NullDurationFrom(time.Minute)
+	second := make(chan struct{})
+	r := newRig(t, c, segment{}, func(ctx context.Context, _ *goVU) error {
+		if it, _ := FromContext(ctx); it.Row == 1 {
+			close(second)
+		}
+		<-second // row 0 is at work until row 1 has a VU
+
+		return nil
+	})
+	samples, err := r.run(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, samples)
 }
 
 func TestNoVUIsMadeOnceTheRowsAreOver(t *testing.T) {

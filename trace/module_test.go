@@ -545,6 +545,11 @@ func TestGenerate(t *testing.T) {
 		const w = trace.generate({rate: 5, count: 200, mix: {c: {from: "conversation.jsonl"}}}), pairs = new Map();
 		for (let i = 0; i < w.length; i++) { const r = w.at(i); pairs.set(r.promptTokens, r.max_tokens); }
 		return [...pairs].sort((a, b) => a[0] - b[0]); })()`), "rows are drawn, not columns")
+	twice := scenariosOf(t, rt, `{replay: trace.generate({rate: 10, duration: "10s", mix: "chat", loop: true}).scenario({duration: "20s"})}`)
+	window, err := twice["replay"].window()
+	require.NoError(t, err)
+	require.Equal(t, 200, window.length())
+	require.Equal(t, 10*time.Second, window.due(100)-window.due(0), "a pass takes as long as was generated, not to its last arrival")
 	require.Contains(t, asJSON(t, rt, `trace.generate({rate: 5, count: 200, mix: "a=1@10/10", prefix: {share: 1, tokens: 64, groups: 2}})
 		.summary().prefix`), `"blocks":400`)
 }
@@ -616,6 +621,9 @@ func countingServer(t *testing.T, withTokenizer bool) (address string, authorize
 		switch {
 		case r.URL.Path == "/tokenize" && withTokenizer:
 			n := count(text)
+			if body.Prompt != nil {
+				n -= 9
+			}
 			_ = json.NewEncoder(w).Encode(map[string]any{"count": n, "max_model_len": 4096, "tokens": make([]int, n)})
 		case r.URL.Path == "/v1/chat/completions":
 			_ = json.NewEncoder(w).Encode(map[string]any{

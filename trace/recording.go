@@ -51,6 +51,15 @@ type Info struct {
 	Rows   int            `json:"rows"`
 	Seed   uint64         `json:"seed"`
 	Labels []format.Label `json:"labels,omitempty"` // what was done to it
+
+	// Synthetic prompts are generated text or token ids; Calibrated ones were made to the served model's own count.
+	Synthetic  bool `json:"synthetic"`
+	Calibrated bool `json:"calibrated"`
+	// IgnoreEOS: answers are forced to the trace's length.
+	IgnoreEOS bool `json:"ignore_eos"`
+	// IdealPrefixHitRatio is the share of prompt tokens that an endless prefix cache, empty at first, would serve; nil
+	// where the prompts' text is not this module's, or repeats by design.
+	IdealPrefixHitRatio *float64 `json:"ideal_prefix_hit_ratio,omitempty"`
 }
 
 // Infos lists the traces that this process has opened, in the order of their ids.
@@ -58,7 +67,7 @@ func Infos() []Info {
 	found := map[string]Info{}
 	schedules.Range(func(id, s any) bool {
 		if info := s.(*schedule).info; info != nil { //nolint:forcetypeassert // publish stores nothing else
-			found[id.(string)] = *info //nolint:forcetypeassert // likewise
+			found[id.(string)] = info() //nolint:forcetypeassert // likewise
 		}
 
 		return true
@@ -371,8 +380,33 @@ func (r *recording) publish(stem, options string, f files) {
 	f.digest.Write([]byte(options))
 	r.id = stem + "-" + hex.EncodeToString(f.digest.Sum(nil))[:12]
 	t := r.trace
-	r.info = &Info{ID: r.id, Name: t.Name, Digest: t.Digest, Rows: len(t.Rows), Seed: r.seed, Labels: t.Labels}
+	r.info = func() Info {
+		return Info{
+			ID: r.id, Name: t.Name, Digest: t.Digest, Rows: len(t.Rows), Seed: r.seed, Labels: t.Labels,
+			Synthetic: r.planOptions.Pool == nil, Calibrated: r.isCalibrated(), IgnoreEOS: r.planOptions.IgnoreEOS,
+			IdealPrefixHitRatio: r.idealPrefixHitRatio(),
+		}
+	}
 	publish(r.id, r.schedule)
+}
+
+func (r *recording) isCalibrated() bool {
+	r.plansMu.RLock()
+	defer r.plansMu.RUnlock()
+
+	return r.planOptions.Calibration != (tokens.Calibration{}) || len(r.plans) > 0
+}
+
+func (r *recording) idealPrefixHitRatio() *float64 {
+	if r.planOptions.Pool != nil || (r.planOptions.Loop != nil && r.planOptions.Loop.SamePrefixes) {
+		return nil
+	}
+	ratio := 0.0 // prompts of one's own share nothing
+	if prefix := r.summary().Prefix; prefix != nil && !r.planOptions.IgnoreHashIDs {
+		ratio = prefix.TokenHitRatio
+	}
+
+	return &ratio
 }
 
 // classify gives each row the first class whose bound its prompt keeps; a row that keeps none, or whose length is not

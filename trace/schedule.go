@@ -14,7 +14,7 @@ import (
 type schedule struct {
 	rows   []format.Row
 	period time.Duration // of one pass through the trace; 0: it cannot be repeated
-	info   *Info         // for those who ask what was replayed
+	info   func() Info   // for those who ask what was replayed; nil where nobody published it
 }
 
 // offset is the time of a row after the trace's time zero. A row past the end needs a period.
