@@ -301,7 +301,7 @@ declare module 'k6/x/llm/trace' {
     /** Scenarios of rising rates, tagged `step`; each settles (phase warmup) and is held (phase steady). */
     steps(
       rates: number[],
-      options?: ScenarioOptions & { name?: string; hold?: Duration; settle?: Duration },
+      options: ScenarioOptions & { name?: string; hold: Duration; settle?: Duration },
     ): Record<string, Scenario>;
     /** Stages for a stock ramping-arrival-rate. */
     stages(options: { bin: Duration }): { target: number; duration: string }[];

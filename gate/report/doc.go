@@ -128,7 +128,8 @@ func rates(p *verdict.Phase) string {
 		value *float64
 		unit  string
 	}{
-		{p.RequestsPerSecond, "requests/s"}, {p.PromptTokensPerSecond, "prompt tokens/s"},
+		{p.RequestsPerSecond, "requests/s"},
+		{p.PromptTokensPerSecond, "prompt tokens/s"},
 		{p.OutputTokensPerSecond, "output tokens/s"},
 	} {
 		if r.value != nil {

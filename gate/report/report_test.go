@@ -3,6 +3,7 @@ package report
 import (
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -185,7 +186,7 @@ func TestAnyTextIsSafe(t *testing.T) {
 		decoder := xml.NewDecoder(strings.NewReader(string(junit)))
 		for {
 			token, err := decoder.Token()
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				break
 			}
 			if err != nil {

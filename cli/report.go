@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/safeqps/xk6-safeqps/gate/report"
+	"github.com/safeqps/xk6-safeqps/gate/results"
+)
+
+// newReport is `k6 x llm report`: the page for people, and the same for programs.
+func newReport(env environment) *cobra.Command {
+	var out string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "report DIR...",
+		Short: "Write report.html (one file, opens offline), report.md and report.json",
+		Long: "Reads one or several results directories, or directories that hold some, as a capacity search leaves them, and\n" +
+			"writes report.html, report.json and report.md. Several runs give curves of latency against rate.",
+		Example: "  k6 x llm report results\n  k6 x llm report search --out search",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return wrongUse(fmt.Errorf("got no directory, expected results directories"))
+			}
+
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			in, err := report.Collect(args)
+			if err != nil {
+				return wrongUse(err)
+			}
+			if asJSON {
+				content, err := report.JSON(in)
+				if err != nil {
+					return err //nolint:wrapcheck // nothing to add
+				}
+				_, err = env.stdout.Write(content)
+
+				return err //nolint:wrapcheck // nothing to add
+			}
+			if out == "" {
+				out = args[0]
+			}
+			path, err := writeReport(out, in)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(env.stdout, path)
+
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&out, "out", "", "directory to write to; default: the first DIR")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print report.json instead")
+
+	return cmd
+}
+
+// writeReport writes the three forms of a report and returns the page's path.
+func writeReport(dir string, in report.Input) (string, error) {
+	var page bytes.Buffer
+	if err := report.HTML(&page, in); err != nil {
+		return "", err //nolint:wrapcheck // nothing to add
+	}
+	data, err := report.JSON(in)
+	if err != nil {
+		return "", err //nolint:wrapcheck // nothing to add
+	}
+	files := map[string][]byte{results.HTMLFile: page.Bytes(), report.ReportFile: data}
+	if len(in.Runs) > 1 { // that of one run is the verdict's own
+		files[results.MarkdownFile] = report.EnvelopeMarkdown(in)
+	}
+	for name, content := range files {
+		if err := results.WriteFile(filepath.Join(dir, name), content); err != nil {
+			return "", wrongUse(err)
+		}
+	}
+
+	return filepath.Join(dir, results.HTMLFile), nil
+}

@@ -1,0 +1,130 @@
+package report
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// browser finds a Chromium, or skips.
+func browser(tb testing.TB) string {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip("-short: the page is not opened in a browser")
+	}
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	tb.Skip("no Chromium is installed: the page is not opened in a browser here")
+	return ""
+}
+
+// open loads a page from disk, as a user would, and returns the document after its scripts ran, and what they said to
+// the console.
+func open(tb testing.TB, page, width string) (dom string, console []string) {
+	tb.Helper()
+	path := browser(tb)
+	dir := tb.TempDir()
+	file := filepath.Join(dir, "report.html")
+	require.NoError(tb, os.WriteFile(file, []byte(page), 0o600))
+	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
+	defer cancel()
+	var out, log bytes.Buffer
+	cmd := exec.CommandContext(ctx, path, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+		"--enable-logging=stderr", "--user-data-dir="+filepath.Join(dir, "profile"), "--window-size="+width+",900",
+		"--virtual-time-budget=5000", "--dump-dom", "file://"+file)
+	cmd.Stdout, cmd.Stderr = &out, &log
+	require.NoError(tb, cmd.Run(), "%s", &log)
+	for line := range strings.SplitSeq(log.String(), "\n") {
+		if strings.Contains(line, "CONSOLE") {
+			console = append(console, line)
+		}
+	}
+	return out.String(), console
+}
+
+// drawn counts the charts that were drawn, as the script says and as the document shows.
+func drawn(tb testing.TB, dom string) int {
+	tb.Helper()
+	ready := regexp.MustCompile(`<html[^>]* data-ready="(\d+)"`).FindStringSubmatch(dom)
+	require.NotNil(tb, ready, "the script did not come to its end")
+	n, err := strconv.Atoi(ready[1])
+	require.NoError(tb, err)
+	require.Equal(tb, n, strings.Count(dom, `data-drawn="true"`))
+	require.Equal(tb, n, strings.Count(dom, "<canvas"))
+	return n
+}
+
+func TestPageInABrowser(t *testing.T) {
+	browser(t)
+	dir := t.TempDir()
+	const perRun, rates = 13, 7
+
+	short().write(t, filepath.Join(dir, "one"))
+	dom, console := open(t, render(t, collect(t, filepath.Join(dir, "one"))), "1280")
+	require.Empty(t, console)
+	require.Equal(t, perRun, drawn(t, dom))
+	require.NotContains(t, dom, `<div class="absent"`)
+	require.Equal(t, perRun, strings.Count(dom, "<summary>Data table</summary>"), "each chart has its table")
+	require.Contains(t, dom, `aria-label="TTFT, queue and KV cache: TTFT p99 from `)
+
+	bare := short()
+	bare.bare, bare.status = true, ""
+	bare.write(t, filepath.Join(dir, "bare"))
+	dom, console = open(t, render(t, collect(t, filepath.Join(dir, "bare"))), "360")
+	require.Empty(t, console)
+	require.Equal(t, 7, strings.Count(dom, `<div class="absent"`), "charts without data say so")
+	require.Contains(t, dom, "queue depth, KV cache: not measured")
+	drawn(t, dom)
+
+	in := collect(t, filepath.Join(dir, "one"), filepath.Join(dir, "bare"))
+	safe := 19.0
+	in.Capacity = []Capacity{{Workload: "chat", SafeQPS: &safe}}
+	dom, console = open(t, render(t, in), "1280")
+	require.Empty(t, console)
+	require.Equal(t, rates+perRun, drawn(t, dom), "the rates, and the first run; the other is drawn when it is picked")
+	require.Regexp(t, `<article class="run" id="run-2"[^>]* hidden=""`, dom)
+}
+
+// TestPageByKeyboard drives a page by a script of its own, which the page's policy would not let run.
+func TestPageByKeyboard(t *testing.T) {
+	browser(t)
+	dir := filepath.Join(t.TempDir(), "run")
+	s := short()
+	s.rate, s.bare = 0.5, true // most seconds have no arrival
+	s.write(t, dir)
+	page := regexp.MustCompile(`<meta http-equiv[^>]*>`).ReplaceAllString(render(t, collect(t, dir)), "")
+	page = strings.Replace(page, "</body>", `<script>
+		const plot = document.querySelectorAll('.plot')[0], figure = plot.closest('figure');
+		const press = (key) => plot.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
+		const spoken = [];
+		for (const key of ['Home', 'ArrowRight', 'End', 'ArrowRight', 'ArrowLeft']) {
+			press(key);
+			spoken.push(figure.querySelector('.sr').textContent.split(':').slice(0, 2).join(':'));
+		}
+		document.body.dataset.spoken = spoken.join(' ');
+		const details = figure.querySelector('details');
+		details.addEventListener('toggle', () => { document.body.dataset.rows = details.querySelectorAll('tbody tr').length + ' ' + [...details.querySelectorAll('td')].some((c) => c.textContent === 'not measured'); });
+		details.open = true;
+		document.getElementById('theme').click();
+		document.getElementById('theme').click();
+	</script></body>`, 1)
+	dom, console := open(t, page, "360")
+	require.Empty(t, console)
+	require.Contains(t, dom, `data-spoken="0:00 0:01 0:29 0:29 0:28"`)
+	require.Contains(t, dom, `data-rows="30 true"`, "a second without an arrival says so")
+	require.Contains(t, dom, `data-theme="dark"`)
+	require.Contains(t, dom, "Theme: dark")
+	drawn(t, dom)
+}

@@ -1,0 +1,78 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/safeqps/xk6-safeqps/gate/contract"
+)
+
+// EnvelopeMarkdown is a report of several runs as GitHub-flavoured Markdown: the capacity envelope, if a search found
+// one, and each run's rate, verdict and tails. Markdown has the details of a single run.
+func EnvelopeMarkdown(in Input) []byte {
+	var b bytes.Buffer
+	b.WriteString("## LLM capacity envelope\n")
+	if len(in.Capacity) > 0 {
+		b.WriteString("\n| workload | arrivals | Safe QPS | output tokens/s | broke first | knee | margin | confirmed |\n" +
+			"| --- | --- | ---: | ---: | --- | ---: | ---: | --- |\n")
+	}
+	for i := range in.Capacity {
+		c := &in.Capacity[i]
+		safe, confirmed := "none found", "no"
+		if c.SafeQPS != nil {
+			safe = "**" + threeDigits(*c.SafeQPS) + "**"
+		}
+		if c.Confirmed {
+			confirmed = "yes"
+		}
+		if c.Note != "" {
+			confirmed += "<br>" + cell(c.Note)
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", cell(c.Workload), cell(c.Arrival), safe,
+			quantityOf(c.OutputTokensPerSecond, ""), cell(c.LimitingCriterion), orWord(c.Knee, "", "not found"),
+			orWord(c.Margin, string(contract.UnitRatio), "-"), confirmed)
+	}
+	b.WriteString("\n| run | arrivals | offered/s | achieved/s | verdict | TTFT p99 | ITL p99 | TPOT p99 | E2E p99 | goodput | errors | broke |\n" +
+		"| --- | --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n")
+	var labels []string
+	for i := range in.Runs {
+		r := &in.Runs[i]
+		word, broke := notJudged, ""
+		if r.Verdict != nil {
+			word, broke = string(r.Verdict.Verdict), strings.Join(failing(r.Verdict), ", ")
+		}
+		for j := range r.Points {
+			p := &r.Points[j]
+			name := r.Name
+			if p.Step != "" {
+				name += " step " + p.Step
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", cell(name), cell(r.Arrival),
+				quantityOf(p.OfferedPerSecond, ""), quantityOf(p.AchievedPerSecond, ""), word, quantile(p.TTFT, "p99"),
+				quantile(p.ITL, "p99"), quantile(p.TPOT, "p99"), quantile(p.E2E, "p99"),
+				quantityOf(p.Goodput, string(contract.UnitRatio)), quantityOf(p.ErrorShare, string(contract.UnitRatio)), cell(broke))
+		}
+		for _, label := range r.Info.Labels {
+			line := "> **" + cell(label) + "**\n"
+			if !slices.Contains(labels, line) {
+				labels = append(labels, line)
+			}
+		}
+	}
+	if len(labels) > 0 {
+		b.WriteString("\n" + strings.Join(labels, ""))
+	}
+	if len(in.Runs) > 0 && !in.Runs[0].Info.Started.IsZero() {
+		fmt.Fprintf(&b, "\nFirst run started %s.\n", in.Runs[0].Info.Started.UTC().Format("2006-01-02 15:04:05 MST"))
+	}
+	return b.Bytes()
+}
+
+func orWord(v *float64, unit, word string) string {
+	if v == nil {
+		return word
+	}
+	return brief(*v, unit)
+}
