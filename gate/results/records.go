@@ -138,7 +138,11 @@ type Host struct {
 	MemoryMB int64  `json:"memory_mb,omitempty"`
 }
 
-// Aborted says which rule stopped a run, and what it saw.
+// RuleInterrupted is the Rule of a run that k6 or its user ended for a reason outside of the contract.
+const RuleInterrupted = "k6"
+
+// Aborted says which rule stopped a run, and what it saw. Rule is the name of an abort rule of the contract, or
+// RuleInterrupted.
 type Aborted struct {
 	Rule string    `json:"rule"`
 	Saw  string    `json:"saw"`

@@ -58,7 +58,7 @@ func TestCorrelatedRequestsDoNotFoolTheTest(t *testing.T) {
 		for _, rho := range []float64{0, 0.5, 0.9} {
 			// The true share is exactly the tolerated one: neither verdict is right, each may come up in 5 %.
 			pass, failed := correlatedCase{3000, rho, tolerated, tolerated, true}.decide(400, 1)
-			require.LessOrEqual(t, pass, 0.1, "false PASS, rho %v, tolerated %v", rho, tolerated)
+			require.LessOrEqual(t, pass, 0.11, "false PASS, rho %v, tolerated %v", rho, tolerated)
 			require.LessOrEqual(t, failed, 0.09, "false FAIL, rho %v, tolerated %v", rho, tolerated)
 		}
 		// Taken for independent, correlated requests give wrong verdicts by the dozen.

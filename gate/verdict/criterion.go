@@ -19,7 +19,6 @@ type judge struct {
 	// unseen is the number of requests that were in flight when the run was killed: they have no line.
 	unseen      int64
 	unseenPhase string
-	growthNote  string
 }
 
 // higherIsBetter says which side of a metric is the bad one.
@@ -262,12 +261,13 @@ func quantileOf(c contract.Criterion) float64 {
 	}
 }
 
-// worstMarked is the number of the worst requests whose places in time are looked at: as many as there are blocks, so that
-// independent ones are spread over most of the blocks, and clustered ones are not.
-const worstMarked = 30
+// worstMarked is the number of the worst requests whose places in time are looked at. It bounds what they can say: 20
+// requests in one cluster inflate by 20. More of them would make the test safer against long clusters, and would leave short
+// runs of good services undecided; docs/statistics.md has the figures for 20.
+const worstMarked = 20
 
 // inflation estimates how far correlation between requests inflates the variance of their share over the limit: from
-// those over the limit, and from the 30 worst ones; the larger estimate counts. The second does not depend on luck: slow
+// those over the limit, and from the 20 worst ones; the larger estimate counts. The second does not depend on luck: slow
 // requests come in clusters, and a limit that no cluster happened to exceed is not proven by as many independent requests
 // as there were.
 func inflation(values []float64, over func(float64) bool, higherBetter bool) float64 {
@@ -574,8 +574,9 @@ func (j *judge) dropped(c contract.Criterion, out *Criterion) {
 // scheduleError is |started rate / scheduled rate - 1|, both from the first to the last arrival of the phase.
 func (j *judge) scheduleError(c contract.Criterion, out *Criterion) {
 	t := &j.table
-	var due, start []int64
-	for _, i := range t.rows(string(c.Phase), c.Class) {
+	rows := t.rows(string(c.Phase), c.Class)
+	due, start := make([]int64, 0, len(rows)), make([]int64, 0, len(rows))
+	for _, i := range rows {
 		due = append(due, t.arrival[i])
 		if t.start[i] != 0 {
 			start = append(start, t.start[i])
@@ -655,27 +656,27 @@ func (j *judge) seen(c contract.Criterion, values []float64, out *Criterion) {
 }
 
 func (j *judge) queueGrowth(out *Criterion) {
-	found, last, signal, samples, ok := j.series.growth(j.steadyLength())
-	out.N = samples
-	if !ok {
+	f := j.series.growth(j.steadyLength())
+	out.N = f.samples
+	if f.samples == 0 {
 		out.note("no queue depth was recorded")
 		return
 	}
-	if signal == SignalInFlight {
+	if f.signal == SignalInFlight {
 		out.note("judged by the requests in flight, since the server's queue was not seen: growth is found later")
 	}
 	out.Measured = pointer(0)
 	switch {
-	case found != nil:
+	case f.found != nil:
 		out.Measured = pointer(1)
 		out.Verdict = Fail
-		out.note("the queue grew by %.0f requests in %.0f s, and kept growing", found.Rise, found.Rise/found.Rate)
-	case last.Undecided():
+		out.note("the queue grew by %.0f requests in %.0f s, and kept growing", f.found.Rise, f.found.Rise/f.found.Rate)
+	case f.last.Undecided():
 		out.Verdict = Inconclusive
-		out.note("the queue rises at the end: %.1f of the %.1f that sustained growth needs", last.Evidence, growthThreshold)
-	case samples < minGrowthBins:
+		out.note("the queue rises at the end: %.1f of the %.1f that sustained growth needs", f.last.Evidence, growthThreshold)
+	case f.short:
 		out.Verdict = Inconclusive
-		out.note("too short to tell")
+		out.note("the steady phase is too short for sustained growth to be found")
 	default:
 		out.Verdict = Pass
 	}

@@ -198,8 +198,8 @@ func (g *GrowthDetector) judge(at time.Duration) {
 	}
 	rise := quarters[3] - g.low
 	if g.signal == SignalInFlight {
-		// The filling of an empty service is not growth: only what rises above the first quarter counts.
-		rise = quarters[3] - slices.Max(g.floors[:quarter])
+		// The filling of an empty service is not growth: only what rises above the first quarter's level counts.
+		rise = quarters[3] - sampleQuantile(slices.Clone(g.floors[:quarter]), 0.5)
 	}
 	g.state.Rate = g.drift()
 	g.state.Rise = g.state.Rate * seconds

@@ -163,10 +163,15 @@ func (j *judge) steadyLength() time.Duration {
 
 const sectionAbort = string(contract.SectionAbort)
 
-// abort turns the rule that stopped the run into a criterion: it was a limit of the contract, and it was not kept.
+// abort turns the rule that stopped the run into a criterion: it was a limit of the contract, and it was not kept. A run
+// that was stopped for another reason is not finished, which decide sees to.
 func (j *judge) abort(out *Result) {
 	aborted := j.run.Info.Aborted
 	if aborted == nil {
+		return
+	}
+	if aborted.Rule == results.RuleInterrupted {
+		out.warn("the run was stopped: %s", aborted.Saw)
 		return
 	}
 	c := Criterion{Name: aborted.Rule, Section: sectionAbort, Verdict: Fail, Note: "stopped the run: " + aborted.Saw}

@@ -535,6 +535,12 @@ func TestQueueGrowthFromRequestsInFlight(t *testing.T) {
 	require.Equal(t, Fail, got.Verdict)
 	require.InDelta(t, 1, *got.Measured, 0)
 
+	short := settling()
+	short.samples = short.samples[:180]
+	got = short.judge(t, gate(`queue_growth: no_sustained_growth`)+"phases: {warmup: 100s, steady: 10m, recovery: 0s}\n").Criteria[0]
+	require.Equal(t, Inconclusive, got.Verdict)
+	require.Contains(t, got.Note, "the steady phase is too short for sustained growth to be found")
+
 	none := new(recorded).add(100, nil).judge(t, gate(`queue_growth: no_sustained_growth`)).Criteria[0]
 	require.Equal(t, Inconclusive, none.Verdict)
 	require.Contains(t, none.Note, "no queue depth was recorded")
@@ -609,6 +615,12 @@ abort: {error_rate: "> 20% for 10s", client_headroom: "true for 15s"}
 
 	r.info.Aborted = &results.Aborted{Rule: "abort.client_headroom", Saw: "cpu 95 %", At: epoch}
 	require.Equal(t, Invalid, r.judge(t, slo).Verdict)
+
+	r.info.Aborted = &results.Aborted{Rule: results.RuleInterrupted, Saw: "test run was aborted by the user", At: epoch}
+	got = r.judge(t, slo)
+	require.Equal(t, Inconclusive, got.Verdict, "not finished")
+	require.Equal(t, Pass, got.criterion(t, "ttft_p95").Verdict)
+	require.Equal(t, []string{"the run was stopped: test run was aborted by the user"}, got.Warnings)
 }
 
 func TestWarmCacheIsCalledOut(t *testing.T) {

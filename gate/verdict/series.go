@@ -84,51 +84,66 @@ func flow(samples []results.Sample, of func(*results.Sample) *int64) []float64 {
 	return values
 }
 
-// growth feeds the queue's depth, up to the end of the steady phase, to a detector. It says whether growth was found
-// during the steady phase, and the detector's last state. ok is false where no depth was recorded.
-func (s series) growth(steadyLength time.Duration) (found *GrowthState, last GrowthState, signal QueueSignal, samples int64, ok bool) {
+// growthFinding is what a detector found in a run.
+type growthFinding struct {
+	signal QueueSignal
+	// samples is the number of depths seen in the steady phase.
+	samples int64
+	// found is the state in which growth was first found in the steady phase; nil where it was not.
+	found *GrowthState
+	last  GrowthState
+	// short is true for a steady phase in which sustained growth could not have been found.
+	short bool
+}
+
+// growth feeds the queue's depth, up to the end of the steady phase, to a detector. planned is the steady phase's length
+// by the contract, 0 where it does not say.
+func (s series) growth(planned time.Duration) growthFinding {
 	part := s.of(steady)
-	signal = SignalWaiting
+	if len(part) == 0 {
+		return growthFinding{}
+	}
+	seen := part[len(part)-1].Time.Sub(part[0].Time)
+	if planned == 0 {
+		planned = seen
+	}
+	bin := GrowthBin(planned)
+	f := growthFinding{signal: SignalWaiting, short: seen < minGrowthBins*bin}
 	if len(level(part, "queue_depth")) == 0 {
-		signal = SignalInFlight
+		f.signal = SignalInFlight
 	}
-	if steadyLength == 0 && len(part) > 1 {
-		steadyLength = part[len(part)-1].Time.Sub(part[0].Time)
-	}
-	detector := NewGrowthDetector(GrowthBin(steadyLength), signal)
+	detector := NewGrowthDetector(bin, f.signal)
 	arrivals := 0.0
 	for i := range s.samples {
 		sample := &s.samples[i]
 		// The filling of an empty service looks like growth to the count of requests in flight.
-		if sample.Phase != steady && (sample.Phase != "warmup" || signal == SignalInFlight) {
+		if sample.Phase != steady && (sample.Phase != "warmup" || f.signal == SignalInFlight) {
 			continue
 		}
 		if sample.Offered != nil {
 			arrivals += float64(*sample.Offered)
 		}
-		depth, known := sample.Server["queue_depth"], true
-		if signal == SignalInFlight {
-			known = sample.InFlight != nil
-			if known {
+		depth, known := sample.Server["queue_depth"]
+		if f.signal == SignalInFlight {
+			if known = sample.InFlight != nil; known {
 				depth = float64(*sample.InFlight)
 			}
-		} else if _, known = sample.Server["queue_depth"]; !known {
-			continue // a gap in scraping: its arrivals count at the next sample
 		}
 		if !known {
-			continue
+			continue // a gap: its arrivals count at the next sample
 		}
 		state := detector.Update(sample.Time.Sub(s.samples[0].Time), depth, arrivals)
 		arrivals = 0
 		if sample.Phase != steady {
 			continue
 		}
-		samples++
-		if state.Sustained && found == nil {
-			found = &state
+		f.samples++
+		if state.Sustained && f.found == nil {
+			f.found = &state
 		}
 	}
-	return found, detector.State(), signal, samples, samples > 0
+	f.last = detector.State()
+	return f
 }
 
 // interval is a mean with one-sided bounds, each at the confidence.

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/safeqps/xk6-safeqps/llm/llmtest"
 )
 
 // The study prints the tables of docs/statistics.md:
@@ -32,6 +34,14 @@ func studySeeds(t *testing.T) uint64 {
 		t.Fatal(err)
 	}
 	return seeds
+}
+
+// slowEngine serves about 3 requests per second of 500 prompt tokens.
+func slowEngine() llmtest.Config {
+	engine := fastEngine()
+	engine.MaxNumSeqs = 16
+	engine.StepBase = 20 * time.Millisecond
+	return engine
 }
 
 func studied() []service {

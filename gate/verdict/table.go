@@ -53,8 +53,6 @@ type table struct {
 	prompt struct{ tokens, cached, requests int64 }
 }
 
-func (t *table) len() int { return len(t.arrival) }
-
 // names numbers a few distinct names in the order in which they come.
 type names struct {
 	list   []string

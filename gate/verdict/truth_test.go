@@ -32,18 +32,11 @@ const (
 	longestOutput = 2000
 )
 
-// fastEngine serves about 20, slowEngine about 3 requests per second of 500 prompt tokens.
+// fastEngine serves about 20 requests per second of 500 prompt tokens.
 func fastEngine() llmtest.Config {
 	engine := llmtest.DefaultConfig()
 	engine.NumBlocks = 8192
 	engine.DisablePrefixCaching = true
-	return engine
-}
-
-func slowEngine() llmtest.Config {
-	engine := fastEngine()
-	engine.MaxNumSeqs = 16
-	engine.StepBase = 20 * time.Millisecond
 	return engine
 }
 
@@ -108,7 +101,7 @@ func ms(d time.Duration, ok bool) results.Number {
 }
 
 // drain is the time without load at the end of a trial, in which what was started can end.
-const drain = time.Minute
+const drain = 2 * time.Minute
 
 // run plays a warmup and a steady phase, and a recovery without load.
 func (s service) run(t testing.TB, load float64, warmup, length time.Duration, seed uint64) trial {
