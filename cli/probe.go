@@ -63,7 +63,7 @@ func (p *prober) run(ctx context.Context, req capacity.ProbeRequest) (capacity.P
 		return capacity.ProbeResult{}, fmt.Errorf("probe %d: %w", req.N, err)
 	}
 	result := capacity.FromVerdict(judged)
-	if run.Info.Aborted != nil && run.Info.Aborted.Rule != "k6" {
+	if run.Info.Aborted != nil && run.Info.Aborted.Rule != results.RuleInterrupted {
 		result.StoppedEarly = run.Info.Aborted.Saw
 	}
 	if result.MeanInFlight, err = meanInFlight(run); err != nil {

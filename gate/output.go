@@ -50,7 +50,7 @@ type Output struct {
 
 	// What follows belongs to the flusher's goroutine.
 	watch    *abort.Watch
-	early    *earlyStop // nil unless a capacity search asks for it
+	early    *earlyStop              // nil unless a capacity search asks for it
 	open     map[uint64]*llm.Started // requests in flight
 	seconds  *seconds
 	broken   bool // the evidence can not be written any more
@@ -278,7 +278,11 @@ func (o *Output) conclude(info *results.Info, testErr error, now time.Time) {
 		tripped = o.tripped
 	case errors.As(testErr, &tripped):
 	case testErr != nil && !crossedAtTheEnd(testErr):
-		info.Aborted = &results.Aborted{Rule: "k6", Saw: testErr.Error(), At: now}
+		rule := results.RuleInterrupted
+		if stoppedByThreshold(testErr) {
+			rule = "k6.threshold" // abortOnFail: the service's fault, not an interruption
+		}
+		info.Aborted = &results.Aborted{Rule: rule, Saw: testErr.Error(), At: now}
 	}
 	if tripped != nil {
 		info.Aborted = &results.Aborted{Rule: tripped.Rule, Saw: tripped.Saw, At: tripped.At}
@@ -290,6 +294,12 @@ func crossedAtTheEnd(err error) bool {
 	var reason errext.HasAbortReason
 
 	return errors.As(err, &reason) && reason.AbortReason() == errext.AbortedByThresholdsAfterTestEnd
+}
+
+func stoppedByThreshold(err error) bool {
+	var reason errext.HasAbortReason
+
+	return errors.As(err, &reason) && reason.AbortReason() == errext.AbortedByThreshold
 }
 
 // keep reports the first error of writing, and ends the run with it: a run without evidence proves nothing.
@@ -395,6 +405,9 @@ func (o *Output) sample(s metrics.Sample) {
 		o.keep(o.writer.Event(results.Event{Time: s.Time, Kind: results.EventScrapeGap, Message: tag(s.Tags, "reason")}))
 	case strings.HasPrefix(name, serverPrefix):
 		o.seconds.gauge(s, strings.TrimPrefix(name, serverPrefix), true)
+	case name == clientPrefix+"timer_delay":
+		o.keep(o.writer.RecordTimerDelay(tag(s.Tags, "phase"), tag(s.Tags, "step"), s.Value))
+		o.seconds.gauge(s, "timer_delay", false)
 	case strings.HasPrefix(name, clientPrefix):
 		o.seconds.gauge(s, strings.TrimPrefix(name, clientPrefix), false)
 	}

@@ -22,9 +22,9 @@ type Options struct {
 	FullSeconds float64 `json:"full_seconds"`
 	// OverheadSeconds is what a probe takes beside its steady phase: warmup, drain, return to idle.
 	OverheadSeconds float64 `json:"overhead_seconds,omitempty"`
-	// ScreenLength is the length of a probe far from the limit, as a share of FullSeconds; 0 means 0.25.
+	// ScreenLength is the length of a probe far from the limit, as a share of FullSeconds; 0 means 0.15.
 	ScreenLength float64 `json:"screen_length,omitempty"`
-	// MaxLength bounds what an INCONCLUSIVE probe is extended to, in units of FullSeconds; 0 means 2. At least 1.
+	// MaxLength bounds what an INCONCLUSIVE probe is extended to, in units of FullSeconds; 0 means 1.5. At least 1.
 	MaxLength float64 `json:"max_length,omitempty"`
 	// MinRequests is the fewest requests that can give PASS (verdict.RequestsNeeded of the sharpest quantile). Probes are
 	// made long enough for it at their rate, within MaxLength.
@@ -49,8 +49,8 @@ type Options struct {
 }
 
 const (
-	defaultScreenLength = 0.25
-	defaultMaxLength    = 2
+	defaultScreenLength = 0.15
+	defaultMaxLength    = 1.5
 	defaultMaxProbes    = 10
 )
 

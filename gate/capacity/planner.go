@@ -99,8 +99,15 @@ func newPlanner(o Options, probes []Record) *planner {
 	return p
 }
 
-// narrow reports that two rates are within the tolerance of each other.
-func (p *planner) narrow(low, high float64) bool { return math.Log(high/low) <= 2*p.eps*rounding }
+// narrow reports that a rate that passes is near enough to an upper end of the bracket. A rate that stayed INCONCLUSIVE
+// does not bound the limit from above, it says that the limit is about there: then half the tolerance is asked for.
+func (p *planner) narrow(low, high float64) bool {
+	allowed := 2 * p.eps
+	if p.high != nil && high == p.high.rate && p.high.status == verdict.Inconclusive {
+		allowed = p.eps
+	}
+	return math.Log(high/low) <= allowed*rounding
+}
 
 // next is the request for the next probe, or the end of the search.
 func (p *planner) next() (ProbeRequest, Status) {
@@ -217,8 +224,10 @@ func (p *planner) atLeastRequests(length, rate float64) float64 {
 	return math.Min(math.Max(length, float64(p.o.MinRequests)/(rate*p.o.FullSeconds)), p.o.MaxLength)
 }
 
-func (p *planner) fullLength(rate float64) float64   { return p.atLeastRequests(1, rate) }
-func (p *planner) screenLength(rate float64) float64 { return p.atLeastRequests(p.o.ScreenLength, rate) }
+func (p *planner) fullLength(rate float64) float64 { return p.atLeastRequests(1, rate) }
+func (p *planner) screenLength(rate float64) float64 {
+	return p.atLeastRequests(p.o.ScreenLength, rate)
+}
 
 // nearLimit is the width of the bracket, in tolerances, below which a short probe would decide nothing.
 const nearLimit = 3
@@ -266,8 +275,8 @@ func (p *planner) choose() ProbeRequest {
 	return p.request(rate, purpose, length)
 }
 
-// failedConfirmations counts the confirmations and steps down at the end of the search so far that did not pass. One that
-// had nothing but its own estimate behind it (Confirm at a rate above the highest passed one) counts too.
+// failedConfirmations is 0 unless the last rate was to be confirmed and did not pass; then it is 1, and one more for each
+// step down that did not pass either.
 func (p *planner) failedConfirmations() int {
 	steps := 0
 	for i := len(p.probes) - 1; i >= 0; i-- {
@@ -275,8 +284,10 @@ func (p *planner) failedConfirmations() int {
 		switch {
 		case r.Verdict == verdict.Pass:
 			return steps
-		case r.Purpose == PurposeConfirm || r.Purpose == PurposeStepDown:
+		case r.Purpose == PurposeStepDown:
 			steps++
+		case r.Purpose == PurposeConfirm:
+			return steps + 1
 		case r.Purpose != PurposeExtend:
 			return steps
 		}
@@ -289,11 +300,9 @@ func (p *planner) failedConfirmations() int {
 func (p *planner) stepDown(low, high float64, steps int) ProbeRequest {
 	rate := high * math.Exp(-p.eps*math.Exp2(float64(steps-1)))
 	if estimate, ok := p.crossing(); ok {
-		rate = math.Min(rate, math.Max(estimate*math.Exp(-p.eps), low))
+		rate = math.Min(rate, estimate*math.Exp(-p.eps))
 	}
-	if rate <= low {
-		rate = low
-	}
+	rate = math.Max(rate, low)
 	return p.request(rate, PurposeStepDown, p.fullLength(rate))
 }
 
@@ -311,12 +320,15 @@ func (p *planner) place(low, high float64) float64 {
 		return middle
 	}
 	// Half a tolerance above the estimate, where a probe fails and is short; then, with that as the bracket's upper end,
-	// a tolerance below it, where a pass ends the search.
+	// a tolerance below it (half of one below an undecided end), where a pass ends the search.
 	rate := estimate * math.Exp(0.95*p.eps)
 	if rate*math.Exp(p.eps) > high {
 		rate = math.Min(estimate*math.Exp(-0.95*p.eps), high*math.Exp(-p.eps))
 		if p.high != nil && estimate > high*math.Exp(-3*p.eps) {
 			rate = high * math.Exp(-2*p.eps)
+			if p.high.status == verdict.Inconclusive {
+				rate = high * math.Exp(-p.eps)
+			}
 		}
 	}
 	rate = math.Min(math.Max(rate, low*math.Exp(p.eps)), high*math.Exp(-p.eps))
@@ -372,9 +384,16 @@ func (p *planner) estimate() (float64, bool) {
 		}
 	}
 	rate := safeShareOfCapacity * capacity
-	if p.low != nil && rate <= p.low.rate*math.Exp(p.eps) {
-		// Nearer to saturation than was thought: half way between, or else just above what passed.
-		rate = math.Max(math.Sqrt(p.low.rate*capacity), p.low.rate*math.Exp(2*p.eps))
+	if p.low != nil {
+		switch passed := p.low.rate; {
+		case passed < rate*math.Exp(-p.eps):
+		case passed < capacity*math.Exp(-4*p.eps): // nearer to saturation than was thought
+			rate = math.Sqrt(passed * capacity)
+		case passed < capacity: // an upper end is what is missing
+			rate = capacity * math.Exp(p.eps)
+		default: // more than the overload could complete
+			rate = passed * math.Exp(4*p.eps)
+		}
 	}
 	// What the short stretch of an overload completed can be far off; a bracket that contradicts it is right.
 	return rate, rate > p.o.Min && rate < p.high.rate

@@ -49,7 +49,7 @@ type Result struct {
 	SafeQPS *float64 `json:"safe_qps"`
 	// Confirmed: SafeQPS passed at the contract's full length.
 	Confirmed bool `json:"confirmed"`
-	// ToleranceMet: a rate within the tolerance above SafeQPS did not pass.
+	// ToleranceMet: a rate within the tolerance above SafeQPS failed, or one within half of it stayed INCONCLUSIVE.
 	ToleranceMet bool    `json:"tolerance_met"`
 	Tolerance    float64 `json:"tolerance"`
 	// LimitingCriterion broke first: it failed at the bracket's upper end.
@@ -111,7 +111,7 @@ func newResult(o Options, probes []Record, status Status) Result {
 	if low != nil && high != nil {
 		width := high.rate/low.rate - 1
 		r.Bracket.Width = &width
-		r.ToleranceMet = math.Log1p(width) <= math.Log1p(o.Tolerance)*rounding
+		r.ToleranceMet = newPlanner(o, probes).narrow(low.rate, high.rate)
 	}
 	if knee, ok := FindKnee(kneePoints(probes)); ok {
 		r.Knee = &knee

@@ -48,7 +48,9 @@ func interactive(name string, burstiness float64) service {
 	return service{
 		name: name, engine: smallEngine(), prompt: 200, output: 16, sigma: 0.8, burstiness: burstiness,
 		limits: []limit{
-			{"ttft_p95", 1000, 0.05, ttft}, {"ttft_p99", 2500, 0.01, ttft}, {"tpot_p95", 60, 0.05, tpot},
+			{"ttft_p95", 1000, 0.05, ttft},
+			{"ttft_p99", 2500, 0.01, ttft},
+			{"tpot_p95", 60, 0.05, tpot},
 			{"e2e_p99", 10_000, 0.01, e2e},
 		},
 		warmup: time.Minute, full: 30 * time.Minute, confidence: 0.95,

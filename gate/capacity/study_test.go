@@ -58,12 +58,12 @@ func (s service) gridTruth(t *testing.T) (rate, standardError float64, name stri
 	t.Helper()
 	coarse, _, err := s.truth(0.5*s.engine.Capacity(s.prompt, s.output), 0.05, 30*time.Minute, []uint64{900, 901})
 	require.NoError(t, err)
-	const parts = 6
+	const parts = 4
 	rates := make([]float64, parts)
 	names := make([]string, parts)
 	each(parts, func(part uint64) {
 		seeds := []uint64{1000 + 2*part, 1001 + 2*part}
-		found, limit, err := s.truth(0.92*coarse, 0.01, time.Hour, seeds)
+		found, limit, err := s.truth(0.95*coarse, 0.01, 40*time.Minute, seeds)
 		if err == nil {
 			rates[part], names[part] = found, limit
 		}

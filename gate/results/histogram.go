@@ -36,6 +36,8 @@ const (
 	MetricITL           = "itl"
 	MetricE2E           = "e2e"
 	MetricScheduleDelay = "schedule_delay"
+	// MetricTimerDelay is the lateness of the load generator's own timers. It belongs to no request and has no class.
+	MetricTimerDelay = "timer_delay"
 )
 
 // HistogramKey says what a histogram is about.

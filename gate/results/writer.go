@@ -169,6 +169,20 @@ func (w *Writer) RecordITL(phase, step, class string, gaps []float64) error {
 	return nil
 }
 
+// RecordTimerDelay adds how late one timer of the load generator fired, in milliseconds.
+func (w *Writer) RecordTimerDelay(phase, step string, delay float64) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return errClosed
+	}
+	h := w.histogram(w.group(phase, step, ""), slotTimerDelay)
+	if h == nil {
+		return nil
+	}
+	return h.record(delay)
+}
+
 // The places of the metrics in a histogramGroup.
 const (
 	slotTTFT = iota
@@ -177,12 +191,13 @@ const (
 	slotE2E
 	slotScheduleDelay
 	slotITL
+	slotTimerDelay
 	slots
 )
 
 var slotMetrics = [slots]string{
 	slotTTFT: MetricTTFT, slotTTFTText: MetricTTFTText, slotTPOT: MetricTPOT, slotE2E: MetricE2E,
-	slotScheduleDelay: MetricScheduleDelay, slotITL: MetricITL,
+	slotScheduleDelay: MetricScheduleDelay, slotITL: MetricITL, slotTimerDelay: MetricTimerDelay,
 }
 
 type groupKey struct{ phase, step, class string }

@@ -171,7 +171,10 @@ func waits(metric int) bool {
 }
 
 func (j *judge) distribution(c contract.Criterion, out *Criterion) error {
-	if c.Section == contract.SectionClientHeadroom || c.Metric == "timer_delay" {
+	if c.Metric == "timer_delay" {
+		return j.timerDelay(c, out)
+	}
+	if c.Section == contract.SectionClientHeadroom {
 		j.headroom(c, out)
 		return nil
 	}
@@ -367,6 +370,41 @@ func (c *Criterion) settleMean(values []float64, criterion contract.Criterion, l
 			}
 		}
 	}
+}
+
+// timerDelay judges how late the load generator's timers fired, by all of them. The series has only the worst of each
+// second; it stands in where the histogram is missing.
+func (j *judge) timerDelay(c contract.Criterion, out *Criterion) error {
+	all, err := j.run.Histograms(results.MetricTimerDelay)
+	if err != nil {
+		return err
+	}
+	merged, err := results.MergeHistograms(all, func(key results.HistogramKey) bool { return key.Phase == string(c.Phase) })
+	if err != nil {
+		return err
+	}
+	if merged == nil || merged.Count() == 0 {
+		j.level(c, out)
+		if out.N > 0 {
+			out.note("by the worst of each second")
+		}
+		return nil
+	}
+	out.N = merged.Count()
+	if limit, known := c.Limit.Value(); known {
+		out.Over = merged.Above(limit)
+	}
+	measured := merged.Quantile(c.Stat.Quantile)
+	switch c.Stat.Kind {
+	case contract.StatMean:
+		measured = merged.Mean()
+	case contract.StatMax:
+		measured = merged.Max()
+	case contract.StatMin:
+		measured = merged.Quantile(0)
+	}
+	out.exact(c, measured.Value)
+	return nil
 }
 
 // interToken judges the gaps between chunks. They are in histograms only, and those of one answer depend on each other:
