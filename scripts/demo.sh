@@ -26,12 +26,14 @@ for _ in $(seq 100); do
 done
 
 mkdir -p results
-export LLM_SERVER="http://$address" LLM_BASE_URL="http://$address/v1" STEADY="${STEADY:-60s}"
+export LLM_SERVER="http://$address" LLM_BASE_URL="http://$address/v1" STEADY="${STEADY:-90s}"
 status=0
 ./k6 run --quiet --address "" --no-usage-report --out "llm=$results" examples/replay.js || status=$?
 
 echo
-echo "The evidence is in $results: requests.jsonl, series.jsonl, histograms, verdict.json, report.md, junit.xml."
+if [ -d "$results" ]; then
+  echo "The evidence is in $results; the page to read: $(./k6 x llm report "$results")"
+fi
 case $status in
   0 | 99) ;; # 99: a threshold was crossed, which is an answer too
   *) exit "$status" ;;
