@@ -71,7 +71,7 @@ say "building $dir/k6"
 "$go" build -trimpath -o k6 ./cmd/k6
 ./k6 version
 if [ -f smoke.test.js ]; then
-	./k6 run --quiet --no-usage-report smoke.test.js
+	./k6 run --quiet --no-usage-report --address '' smoke.test.js
 fi
 if [ "$tests" = 0 ]; then exit 0; fi
 

@@ -54,8 +54,8 @@ mkdir -p "$results/logs"
 say() { printf 'operator-rehearsal: %s\n' "$*"; }
 pids=
 engine=
+# shellcheck disable=SC2086,SC2317 # a list of ids; called by the trap
 stop() {
-	# shellcheck disable=SC2086 # a list of ids
 	[ -z "$pids$engine" ] || kill $pids $engine 2>/dev/null || true
 }
 trap stop EXIT
@@ -99,13 +99,18 @@ done
 say "$instances instances are loading; evidence goes to $results"
 starter=
 i=1
-while [ "$i" -le "$instances" ]; do
+for pid in $pids; do
 	status=http://127.0.0.1:$((port + i))/v1/status
-	if ! curl -sf --retry 300 --retry-delay 0 --retry-max-time 120 --retry-connrefused -o /dev/null "$status"; then
-		say "instance $i does not answer:" >&2
-		cat "$results/logs/$i.log" >&2
-		exit 4
-	fi
+	tries=0
+	until curl -sf -m 5 -o /dev/null "$status"; do
+		tries=$((tries + 1))
+		if [ "$tries" -gt 600 ] || ! kill -0 "$pid" 2>/dev/null; then
+			say "instance $i does not answer:" >&2
+			cat "$results/logs/$i.log" >&2
+			exit 4
+		fi
+		sleep 0.2
+	done
 	# The operator: pkg/resources/containers/curl_start.go.
 	starter="$starter curl --retry 3 -X PATCH -H 'Content-Type: application/json' $status"
 	starter="$starter -d '{\"data\":{\"attributes\":{\"paused\":false,\"stopped\":false},\"id\":\"default\",\"type\":\"status\"}}' -s -o /dev/null;"
@@ -116,6 +121,7 @@ sh -c "$starter"
 
 # kill ends the watchdog's sleep with it: both are in the list.
 watched=$pids
+# shellcheck disable=SC2086 # a list of ids
 (sleep "$limit" & echo $! >"$results/logs/watchdog.pid"; wait $! && { say "stopped after $limit s" >&2; kill $watched; }) &
 watchdog=$!
 failed=0

@@ -1,18 +1,15 @@
 // Package stream turns the bytes of one streamed answer into a token timeline.
 //
 // The time of a chunk is the time at which the read that completed its event returned from the body: it is taken
-// before any parsing, and events that arrive in one read share it. Server-sent events are parsed by
-// github.com/tmaxmax/go-sse; what an event means is the business of a [Decoder] (package wire has one for each API).
+// before any parsing, and events that arrive in one read share it. What an event means is the business of a [Decoder]
+// (package wire has one for each API).
 package stream
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
 	"time"
-
-	"github.com/tmaxmax/go-sse"
 
 	"github.com/safeqps/xk6-safeqps/llm/wire"
 )
@@ -26,7 +23,8 @@ var ErrEventTooLong = errors.New("a server-sent event is larger than the limit")
 
 // Decoder gives events their meaning.
 type Decoder interface {
-	// Event decodes one server-sent event: its name ("" without an `event:` line) and its data.
+	// Event decodes one server-sent event: its name ("" without an `event:` line) and its data, which is valid until
+	// Event returns: what is kept of it must be copied.
 	Event(name, data string) (wire.Delta, error)
 }
 
@@ -70,31 +68,31 @@ func Read(body io.Reader, dec Decoder, tl *Timeline, o Options) error {
 		}
 	}
 
-	for event, err := range sse.Read(plain, &sse.ReadConfig{MaxEventSize: maxEvent}) {
-		switch {
-		case errors.Is(err, bufio.ErrTooLong):
-			return fmt.Errorf("%w of %d bytes", ErrEventTooLong, maxEvent)
-		case err != nil:
-			return fmt.Errorf("reading the answer: %w", err)
-		}
-
-		delta, err := dec.Event(event.Type, event.Data)
+	err := events(plain, maxEvent, func(name, data string) error {
+		delta, err := dec.Event(name, data)
 		if delta.Output {
 			tl.chunk(delta)
 		}
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if o.OnEvent != nil && !o.OnEvent(tl.lastByte, delta) {
+		case o.OnEvent != nil && !o.OnEvent(tl.lastByte, delta):
 			return ErrStopped
+		case delta.Done:
+			return errDone
 		}
-		if delta.Done {
-			return nil
-		}
+
+		return nil
+	})
+	if errors.Is(err, errDone) {
+		return nil
 	}
 
-	return nil
+	return err
 }
+
+// errDone ends the reading at a terminal marker.
+var errDone = errors.New("the answer is complete")
 
 // Drain reads what is left of a body after the end of an answer, up to limit bytes, and reports whether it reached the
 // end: only then can the connection be used again. What the body fails with is of no interest any more.

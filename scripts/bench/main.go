@@ -45,6 +45,7 @@ func run() error {
 	seconds := flag.Int("seconds", 8, "how long each measurement lasts")
 	rounds := flag.Int("rounds", 3, "how often each measurement is repeated; medians are shown")
 	k6 := flag.String("k6", "./k6", "the k6 binary with the extension in it")
+	at := flag.Int("at", 0, "measure at this many streams only")
 	only := flag.String("only", "client,memory,output,dispatch", "which parts to run")
 	flag.Parse()
 
@@ -54,15 +55,15 @@ func run() error {
 	case "bare", "floor":
 		return reference(ctx, *role, *url, *streams, *tokens)
 	case "":
-		return bench(ctx, *k6, *only, time.Duration(*seconds)*time.Second, *rounds)
+		return bench(ctx, *k6, *only, *at, time.Duration(*seconds)*time.Second, *rounds)
 	default:
 		return fmt.Errorf("unknown role %q", *role)
 	}
 }
 
-func bench(ctx context.Context, k6, only string, window time.Duration, rounds int) error {
+func bench(ctx context.Context, k6, only string, at int, window time.Duration, rounds int) error {
 	if strings.Contains(only, "client") {
-		if err := benchClients(ctx, k6, window, rounds); err != nil {
+		if err := benchClients(ctx, k6, at, window, rounds); err != nil {
 			return err
 		}
 	}
@@ -92,7 +93,7 @@ type figures struct {
 	itlP99      float64
 }
 
-func benchClients(ctx context.Context, k6 string, window time.Duration, rounds int) error {
+func benchClients(ctx context.Context, k6 string, at int, window time.Duration, rounds int) error {
 	loads := []load{
 		{20, 10 * time.Millisecond},
 		{100, 10 * time.Millisecond},
@@ -106,6 +107,9 @@ func benchClients(ctx context.Context, k6 string, window time.Duration, rounds i
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(out, "streams\tgap ms\tclient\tCPU µs/chunk\tto bare\tto floor\tstamp p50 ms\tp99 ms\tto bare\tITL p50 ms\tp99 ms\tto bare\t")
 	for _, l := range loads {
+		if at != 0 && at != l.streams {
+			continue
+		}
 		measured := map[string][]figures{}
 		for range rounds {
 			for _, client := range clients { // interleaved, so that a slow minute hits all of them
