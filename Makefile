@@ -42,6 +42,10 @@ bench: build ## Measure the client against two references, and the executor's pu
 demo: build ## Build, start the simulated engine, replay a trace against it, and show what a person needs to see.
 	./scripts/demo.sh
 
+.PHONY: k6v2
+k6v2: ## Build and test the same extension for k6 v2, in bin/k6v2.
+	./scripts/k6v2.sh
+
 .PHONY: clean
 clean: ## Remove what the targets above have made.
 	rm -rf k6 bin results

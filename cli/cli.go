@@ -43,7 +43,7 @@ func New(gs *state.GlobalState) *cobra.Command {
 
 		return value, ok
 	}}
-	root.AddCommand(newSim(env), newTrace(env), newGate(env), newCapacity(env), newReport(env))
+	root.AddCommand(newSim(env), newTrace(env), newGate(env), newCapacity(env), newReport(env), newMerge(env))
 
 	return root
 }

@@ -38,7 +38,7 @@ const server = {
   apiKey: __ENV.LLM_API_KEY,
   model: __ENV.LLM_MODEL || 'sim',
 };
-const client = new llm.Client(server);
+const client = new llm.Client({ ...server, slo: contract.slo ?? undefined });
 
 export function setup() {
   return trace.calibrate(server);

@@ -25,7 +25,7 @@ const server = {
   apiKey: __ENV.LLM_API_KEY,
   model: __ENV.LLM_MODEL || 'sim',
 };
-const client = new llm.Client(server);
+const client = new llm.Client({ ...server, slo: contract.slo ?? undefined });
 
 // Finds how the served model counts, so that prompts have the trace's lengths with the chat template in them.
 export function setup() {

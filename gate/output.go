@@ -115,6 +115,10 @@ func (o *Output) describe(params output.Params) error {
 		return err
 	}
 	o.info.Labels = labels(params.ScriptOptions.Scenarios)
+	if segment := params.ScriptOptions.ExecutionSegment; segment.FloatLength() < 1 {
+		addLabel(&o.info, fmt.Sprintf("%s %s: its verdict is on a part of the requests, `k6 x llm merge` gives the whole",
+			results.LabelSegment, segment))
+	}
 	for _, t := range trace.Infos() {
 		o.info.Seeds[t.ID] = t.Seed
 		if t.Digest != "" {

@@ -187,6 +187,8 @@ type Info struct {
 
 // Labels that qualify a result. They are free text; these are the ones that this module sets itself.
 const (
+	// LabelSegment: one instance of several; the merged verdict is the test's.
+	LabelSegment = "one instance of several, segment"
 	// LabelIgnoreEOS: answers were forced to their asked length. Such runs compare configurations.
 	LabelIgnoreEOS = "ignore_eos: compares configurations, claims no capacity"
 	// LabelClosedLoop: a new request waits for an answer, so the service sets its own load.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 )
@@ -146,6 +147,39 @@ func (w *Writer) Request(r *Request) error {
 	}
 	return nil
 }
+
+// RequestOnly adds one arrival whose timings are in histograms that are added by themselves; see AddHistogram.
+func (w *Writer) RequestOnly(r *Request) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return errClosed
+	}
+	w.counts.Add(r.Outcome, r.Attempt)
+	w.requests.buf = AppendRequest(w.requests.buf, r)
+	return w.requests.committed()
+}
+
+// AddHistogram adds all that another run's histogram holds.
+func (w *Writer) AddHistogram(h *Histogram) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return errClosed
+	}
+	slot := slices.Index(slotMetrics[:], h.Metric)
+	if slot < 0 {
+		return fmt.Errorf("results: a histogram of the unknown metric %q", h.Metric)
+	}
+	into := w.histogram(w.group(h.Phase, h.Step, h.Class), slot)
+	if into == nil {
+		return nil // more combinations than are kept: an event says so
+	}
+	return into.Merge(h)
+}
+
+// HistogramMetrics are the metrics that have histograms.
+func HistogramMetrics() []string { return slices.Clone(slotMetrics[:]) }
 
 // RecordITL adds the gaps between chunks, in milliseconds, of one request of a phase, step and class.
 func (w *Writer) RecordITL(phase, step, class string, gaps []float64) error {

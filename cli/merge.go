@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/safeqps/xk6-safeqps/gate/merge"
+	"github.com/safeqps/xk6-safeqps/gate/report"
+	"github.com/safeqps/xk6-safeqps/gate/results"
+	"github.com/safeqps/xk6-safeqps/gate/verdict"
+)
+
+// newMerge is `k6 x llm merge`: the instances of a distributed test, joined and judged as one.
+func newMerge(env environment) *cobra.Command {
+	var out, path, baseline string
+	var asJSON, overwrite bool
+	cmd := &cobra.Command{
+		Use:   "merge DIR DIR...",
+		Short: "Join the evidence of the instances of one distributed test, and judge it as one",
+		Long: "Joins requests, series and histograms of several results directories into --out and judges the whole by the\n" +
+			"contract that the runs carried. A threshold that one instance saw is not the whole: this verdict is.\n\n" +
+			"Exit codes: 0 PASS, 1 FAIL, 2 INCONCLUSIVE or INVALID, 3 wrong use.",
+		Example: "  k6 x llm merge results/1 results/2 results/3 --out results/all",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return wrongUse(fmt.Errorf("got %d directories, expected the results directories of two or more instances", len(args)))
+			}
+
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			if out == "" {
+				return wrongUse(errors.New("--out: got nothing, expected a directory for the joined evidence"))
+			}
+			joined, err := merge.Merge(args, out, overwrite)
+			if err != nil {
+				return wrongUse(err)
+			}
+			fmt.Fprintf(env.stderr, "%d instances (%s): %d arrivals, %d rows in more than one, steady phases began within %.0f ms\n",
+				joined.Instances, strings.Join(joined.Segments, ", "), joined.Counts.Offered, joined.Duplicates, joined.StartSkewMS)
+			run, err := results.Open(out)
+			if err != nil {
+				return wrongUse(err)
+			}
+			agreed, err := contractOf(env, run, path)
+			if err != nil {
+				return err
+			}
+			if agreed, err = withBaseline(agreed, baseline); err != nil {
+				return err
+			}
+			judged, err := verdict.Judge(run, agreed)
+			if err != nil {
+				return wrongUse(err)
+			}
+			if joined.Duplicates > 0 {
+				judged.Warnings = append(judged.Warnings, fmt.Sprintf("%d rows were replayed by more than one instance: "+
+					"give every instance the same --execution-segment-sequence", joined.Duplicates))
+			}
+			if err := report.Write(out, judged); err != nil {
+				return wrongUse(err)
+			}
+			if err := printVerdict(env, judged, asJSON, false); err != nil {
+				return err
+			}
+
+			return exitWith(judged.Verdict)
+		},
+	}
+	cmd.Flags().StringVar(&out, "out", "", "directory for the joined evidence (required)")
+	cmd.Flags().BoolVar(&overwrite, "overwrite", false, "replace the results in --out")
+	cmd.Flags().StringVar(&path, "contract", "", "judge by this contract; default: the one that the runs carried")
+	cmd.Flags().StringVar(&baseline, "baseline", "", "results directory that limits against a baseline refer to")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print verdict.json")
+
+	return cmd
+}

@@ -1,0 +1,47 @@
+#!/bin/sh
+# Runs a script, judges it by its contract, and ends with the verdict: a build step that is red where the service does
+# not keep its SLO.
+#
+#   examples/ci/gate.sh SCRIPT [RESULTS]        RESULTS: the directory for the evidence, default ./results
+#
+#   K6                  the k6 binary with this extension                    (default k6)
+#   K6_ARGS             further arguments for `k6 run`, in words             (e.g. "-e RATE=8")
+#   CONTRACT            judge by this contract instead of the script's own
+#   ALLOW_INCONCLUSIVE  1: too little evidence (INCONCLUSIVE) is no failure. INVALID stays one.
+#
+# Exit codes: 0 PASS, 1 FAIL, 2 INCONCLUSIVE or INVALID, 3 wrong use, 4 the run itself broke (script error, ...).
+# On GitHub Actions the verdict becomes annotations and the job's summary.
+set -u
+
+if [ $# -lt 1 ] || [ $# -gt 2 ]; then
+	echo "usage: gate.sh SCRIPT [RESULTS]" >&2
+	exit 3
+fi
+k6=${K6:-k6}
+script=$1
+results=${2:-results}
+
+code=0
+# shellcheck disable=SC2086 # words
+"$k6" run --quiet --no-usage-report --out "llm=$results" ${K6_ARGS:-} "$script" || code=$?
+# 99: a threshold was crossed, or the contract's abort rules ended the run. What that means, the verdict says.
+if [ "$code" -ne 0 ] && [ "$code" -ne 99 ]; then
+	echo "gate.sh: k6 run ended with exit code $code: there is nothing to judge" >&2
+	exit 4
+fi
+
+set -- "$results"
+if [ -n "${CONTRACT:-}" ]; then set -- "$@" --contract "$CONTRACT"; fi
+if [ "${GITHUB_ACTIONS:-}" = true ]; then set -- "$@" --github; fi
+code=0
+"$k6" x llm gate verdict "$@" || code=$?
+
+if [ -n "${GITHUB_STEP_SUMMARY:-}" ] && [ -f "$results/report.md" ]; then
+	cat "$results/report.md" >>"$GITHUB_STEP_SUMMARY"
+fi
+# The line of the whole run; those of its criteria stand deeper.
+if [ "$code" -eq 2 ] && [ "${ALLOW_INCONCLUSIVE:-}" = 1 ] && grep -q '^  "verdict": "INCONCLUSIVE"' "$results/verdict.json"; then
+	echo "gate.sh: INCONCLUSIVE is allowed here: this run proves nothing, and blocks nothing"
+	exit 0
+fi
+exit "$code"

@@ -1,0 +1,426 @@
+package capacity
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/safeqps/xk6-safeqps/gate/verdict"
+)
+
+// ideal is a service without chance: it passes below its limit, and completes no more than its capacity.
+type ideal struct {
+	limit, capacity float64
+	// slope of the pressure on logarithmic scales; 0 hides pressure and throughput.
+	slope float64
+	// gray is the relative distance from the limit within which a probe of length 1 stays INCONCLUSIVE; it shrinks with the
+	// square root of the length.
+	gray float64
+}
+
+func (s ideal) probe(_ context.Context, r ProbeRequest) (ProbeResult, error) {
+	out := ProbeResult{
+		Verdict: verdict.Pass, LimitingCriterion: "ttft_p95", Requests: int64(r.Rate * r.Length * 600),
+		Seconds: 600*r.Length + 60,
+	}
+	distance := math.Abs(math.Log(r.Rate / s.limit))
+	switch gray := s.gray / math.Sqrt(r.Length); {
+	case distance < gray:
+		out.Verdict = verdict.Inconclusive
+		share := math.Pow(s.gray/math.Max(distance, 1e-3), 2) / r.Length // of the present length that decides
+		needed := int64(float64(out.Requests) * (share - 1))
+		out.Needed = &needed
+	case r.Rate > s.limit:
+		out.Verdict = verdict.Fail
+		out.Seconds = 660 // stopped early
+		if !r.StopEarly {
+			out.Seconds = 600*r.Length + 60
+		}
+	}
+	if s.slope > 0 {
+		pressure := math.Pow(r.Rate/s.limit, s.slope)
+		completed := math.Min(r.Rate, s.capacity)
+		out.Pressure, out.CompletedRate = &pressure, &completed
+	}
+	return out, nil
+}
+
+func wide() Options {
+	return Options{Min: 1, Max: 1000, Tolerance: 0.05, FullSeconds: 600, OverheadSeconds: 60}
+}
+
+func search(t require.TestingT, o Options, probe Probe) Result {
+	r, err := Search(context.Background(), o, probe, nil, nil)
+	require.NoError(t, err)
+	return r
+}
+
+func TestFindsAnyLimitInTenProbes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := math.Exp(rapid.Float64Range(math.Log(1.1), math.Log(940)).Draw(t, "log limit"))
+		s := ideal{
+			limit: limit, capacity: limit * rapid.Float64Range(1, 1.5).Draw(t, "capacity"),
+			slope: rapid.SampledFrom([]float64{0, 1, 3, 10, 40}).Draw(t, "slope"),
+		}
+		r := search(t, wide(), s.probe)
+		require.LessOrEqual(t, len(r.Probes), 10)
+		require.NotNil(t, r.SafeQPS)
+		require.LessOrEqual(t, *r.SafeQPS, limit)
+		require.True(t, r.Confirmed, "%v", r.Notes)
+		if r.Status == Found {
+			require.GreaterOrEqual(t, *r.SafeQPS*1.05, limit*(1-1e-9))
+			require.True(t, r.ToleranceMet)
+		} else {
+			require.Equal(t, BudgetSpent, r.Status)
+			require.False(t, r.ToleranceMet)
+		}
+	})
+}
+
+func TestTypicalServicesNeedFewProbes(t *testing.T) {
+	for _, limit := range []float64{2, 7, 18, 40, 111, 333, 800} {
+		for _, slope := range []float64{3, 10, 40} {
+			r := search(t, wide(), ideal{limit: limit, capacity: 1.1 * limit, slope: slope}.probe)
+			require.Equal(t, Found, r.Status, "limit %v, slope %v", limit, slope)
+			require.LessOrEqual(t, len(r.Probes), 9, "limit %v, slope %v", limit, slope)
+			require.InDelta(t, 1, *r.SafeQPS/limit, 0.05)
+		}
+	}
+}
+
+func TestInconclusiveIsExtendedOnceAndThenBoundsTheAnswer(t *testing.T) {
+	s := ideal{limit: 20, capacity: 22, slope: 10, gray: 0.02}
+	r := search(t, wide(), s.probe)
+	require.Equal(t, Found, r.Status)
+	require.InDelta(t, 1, *r.SafeQPS/20, 0.05)
+	extended := 0
+	for i, p := range r.Probes {
+		if p.Purpose != PurposeExtend {
+			continue
+		}
+		extended++
+		before := r.Probes[i-1]
+		require.Equal(t, verdict.Inconclusive, before.Verdict)
+		require.Equal(t, before.N, p.Extends)
+		require.InDelta(t, before.Rate, p.Rate, 0)
+		require.Greater(t, p.Length, before.Length)
+		require.LessOrEqual(t, p.Length, 1.5)
+		require.GreaterOrEqual(t, p.Length, 1.0)
+	}
+	require.Positive(t, extended)
+	for _, p := range r.Probes {
+		require.LessOrEqual(t, countRate(r.Probes, p.Rate), 2, "each rate is extended once")
+	}
+	if r.Bracket.High.Verdict == verdict.Inconclusive {
+		require.LessOrEqual(t, *r.Bracket.Width, 0.0251, "an undecided end does not bound the limit from above")
+	}
+}
+
+func countRate(probes []Record, rate float64) int {
+	n := 0
+	for i := range probes {
+		if probes[i].Rate == rate {
+			n++
+		}
+	}
+	return n
+}
+
+func TestEndsOfTheRange(t *testing.T) {
+	r := search(t, wide(), ideal{limit: 5000, capacity: 5000, slope: 3}.probe)
+	require.Equal(t, AboveRange, r.Status)
+	require.InDelta(t, 1000, *r.SafeQPS, 0)
+	require.True(t, r.Confirmed)
+	require.Nil(t, r.Bracket.High)
+	require.Contains(t, r.Notes[0], "or more")
+
+	r = search(t, wide(), ideal{limit: 0.5, capacity: 0.6, slope: 3}.probe)
+	require.Equal(t, BelowRange, r.Status)
+	require.Nil(t, r.SafeQPS)
+	require.False(t, r.Confirmed)
+	require.InDelta(t, 1, r.Bracket.High.Rate, 0)
+	content, err := r.JSON()
+	require.NoError(t, err)
+	require.Contains(t, string(content), `"safe_qps": null`)
+}
+
+func TestEstimateIsTheFirstProbe(t *testing.T) {
+	o := wide()
+	rate, ok := LittleRate(40, 2)
+	require.True(t, ok)
+	o.Estimate = rate
+	r := search(t, o, ideal{limit: 19, capacity: 25, slope: 10}.probe)
+	require.InDelta(t, 20, r.Probes[0].Rate, 0)
+	require.LessOrEqual(t, len(r.Probes), 5)
+	_, ok = LittleRate(0, 1)
+	require.False(t, ok)
+	// One that is too low is doubled, then quadrupled.
+	o.Estimate = 5
+	r = search(t, o, ideal{limit: 100, capacity: 120}.probe)
+	require.InDeltaSlice(t, []float64{5, 10, 40, 640}, []float64{
+		r.Probes[0].Rate, r.Probes[1].Rate, r.Probes[2].Rate, r.Probes[3].Rate,
+	}, 1e-9)
+}
+
+func TestConfirmationFailsAndStepsDown(t *testing.T) {
+	// Short probes pass up to 20, full ones only up to 19.3.
+	probe := func(ctx context.Context, r ProbeRequest) (ProbeResult, error) {
+		limit := 20.0
+		if r.Length >= 1 {
+			limit = 19.3
+		}
+		return ideal{limit: limit, capacity: 23}.probe(ctx, r)
+	}
+	r := search(t, wide(), probe)
+	require.LessOrEqual(t, *r.SafeQPS, 19.3)
+	require.GreaterOrEqual(t, *r.SafeQPS, 19.3/1.05)
+	require.True(t, r.Confirmed)
+	steps := 0
+	for i, p := range r.Probes {
+		if p.Purpose == PurposeStepDown {
+			steps++
+			require.Less(t, p.Rate, r.Probes[i-1].Rate)
+			require.InDelta(t, 1.0, p.Length, 0)
+		}
+	}
+	require.Positive(t, steps)
+}
+
+// scripted answers by rate and call, for what chance may do.
+func TestContradictionsAreReportedAndTheLowerRateDecides(t *testing.T) {
+	probes := []Record{
+		{ProbeRequest{N: 1, Rate: 10, Length: 0.15}, ProbeResult{Verdict: verdict.Pass}},
+		{ProbeRequest{N: 2, Rate: 20, Length: 0.15}, ProbeResult{Verdict: verdict.Pass}},
+		{ProbeRequest{N: 3, Rate: 15, Length: 1}, ProbeResult{Verdict: verdict.Fail, LimitingCriterion: "e2e_p99"}},
+		{ProbeRequest{N: 4, Rate: 10, Length: 1}, ProbeResult{Verdict: verdict.Pass}},
+		{ProbeRequest{N: 5, Rate: 30, Length: 1}, ProbeResult{Verdict: verdict.Pass}},
+		{ProbeRequest{N: 6, Rate: 30, Length: 1}, ProbeResult{Verdict: verdict.Inconclusive}},
+	}
+	r := newResult(wide().withDefaults(), probes, BudgetSpent)
+	require.InDelta(t, 10, *r.SafeQPS, 0)
+	require.InDelta(t, 15, r.Bracket.High.Rate, 0)
+	require.Equal(t, "e2e_p99", r.LimitingCriterion)
+	require.InDelta(t, 0.5, *r.Bracket.Width, 1e-12)
+	require.False(t, r.ToleranceMet)
+	require.Equal(t, []Violation{{FailedRate: 15, FailedProbe: 3, PassedRate: 20, PassedProbe: 2}}, r.Violations)
+	require.Contains(t, r.Notes, "15 req/s failed (probe 3), although 20 req/s passed (probe 2): the lower rate decides")
+	require.Contains(t, r.Notes,
+		"30 req/s passed probe 5 (100 % of the full length) and was INCONCLUSIVE in probe 6 (100 %): the later one decides")
+}
+
+func TestAnInvalidProbeEndsTheSearch(t *testing.T) {
+	probe := func(ctx context.Context, r ProbeRequest) (ProbeResult, error) {
+		if r.Rate > 100 {
+			return ProbeResult{Verdict: verdict.Invalid, Seconds: 60}, nil
+		}
+		return ideal{limit: 500, capacity: 500, slope: 3}.probe(ctx, r)
+	}
+	r := search(t, wide(), probe)
+	require.Equal(t, GeneratorLimited, r.Status)
+	require.Equal(t, verdict.Invalid, r.Probes[len(r.Probes)-1].Verdict)
+	require.InDelta(t, 31.62, *r.SafeQPS, 0.01)
+	require.False(t, r.Confirmed)
+	require.Nil(t, r.Bracket.High, "nothing follows about the service at that rate")
+	require.Contains(t, r.Notes[0], "load generator was the bottleneck")
+}
+
+func TestAServiceThatDoesNotRecoverEndsTheSearch(t *testing.T) {
+	probe := func(ctx context.Context, r ProbeRequest) (ProbeResult, error) {
+		out, err := ideal{limit: 50, capacity: 60, slope: 3}.probe(ctx, r)
+		recovered := out.Verdict == verdict.Pass
+		out.Recovered = &recovered
+		return out, err
+	}
+	r := search(t, wide(), probe)
+	require.Equal(t, NotRecovered, r.Status)
+	require.Len(t, r.Probes, 2)
+	require.Contains(t, r.Notes[0], "does not recover")
+	require.InDelta(t, 31.62, *r.SafeQPS, 0.01)
+	require.False(t, r.Confirmed)
+}
+
+func TestBudgetIsKept(t *testing.T) {
+	s := ideal{limit: 20, capacity: 22, slope: 10}
+	free := search(t, wide(), s.probe)
+	for _, budget := range []float64{100, 700, 1500, 2500, 4000, free.ElapsedSeconds} {
+		o := wide()
+		o.MaxSeconds = budget
+		r := search(t, o, s.probe)
+		require.LessOrEqual(t, r.ElapsedSeconds, budget)
+		if r.SafeQPS != nil && r.Status == BudgetSpent && !r.Confirmed {
+			require.Contains(t, r.Notes[1], "candidate")
+		}
+	}
+	o := wide()
+	o.GPUHourPrice, o.GPUs, o.MaxCost = 3, 2, 6 // an hour
+	r := search(t, o, s.probe)
+	require.LessOrEqual(t, r.ElapsedSeconds, 3600.0)
+	require.InDelta(t, r.ElapsedSeconds/3600*6, *r.Cost, 1e-9)
+	require.Nil(t, free.Cost)
+	// With three probes left the best rate so far is confirmed rather than left a candidate.
+	o = wide()
+	o.MaxProbes = 4
+	r = search(t, o, ideal{limit: 20, capacity: 22}.probe)
+	require.Len(t, r.Probes, 4)
+	require.Equal(t, BudgetSpent, r.Status)
+	require.True(t, r.Confirmed)
+	require.False(t, r.ToleranceMet)
+}
+
+func TestMinRequestsLengthensProbesAtLowRates(t *testing.T) {
+	o := wide()
+	o.MinRequests = 3000
+	r := search(t, o, ideal{limit: 8, capacity: 9, slope: 10}.probe)
+	for _, p := range r.Probes {
+		require.GreaterOrEqual(t, p.Length, math.Min(3000/(p.Rate*600), 1.5)*(1-1e-9), "at %v", p.Rate)
+	}
+}
+
+func TestFixedLengths(t *testing.T) {
+	o := wide()
+	o.FixedLengths = true
+	r := search(t, o, ideal{limit: 20, capacity: 22, slope: 10, gray: 0.02}.probe)
+	for _, p := range r.Probes {
+		require.InDelta(t, 1.0, p.Length, 0)
+		require.False(t, p.StopEarly)
+	}
+	require.InDelta(t, r.ElapsedSeconds, r.FixedLengthSeconds, 1e-9)
+}
+
+// A search that is cut at any point, inside a probe or between two, ends with the same answer when it is resumed.
+func TestResumesWithTheSameAnswer(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := ideal{
+			limit: math.Exp(rapid.Float64Range(0.2, 6.5).Draw(t, "log limit")), slope: rapid.SampledFrom([]float64{0, 4, 20}).Draw(t, "slope"),
+			gray: rapid.SampledFrom([]float64{0, 0.02}).Draw(t, "gray"),
+		}
+		s.capacity = 1.2 * s.limit
+		o := wide()
+		o.Seed = rapid.Uint64().Draw(t, "seed")
+		want := search(t, o, s.probe)
+		for cut := range want.Probes {
+			state := cutAfter(t, o, s, cut)
+			got, err := Search(context.Background(), o, s.probe, state, nil)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		}
+	})
+}
+
+// cutAfter runs a search that is killed in the probe after the given number of them, and hands its state over as JSON.
+func cutAfter(t require.TestingT, o Options, s ideal, probes int) *State {
+	killed := errors.New("killed")
+	var stored []byte
+	store := func(p Progress) error {
+		content, err := json.Marshal(p.State)
+		stored = content
+		return err
+	}
+	r, err := Search(context.Background(), o, func(ctx context.Context, r ProbeRequest) (ProbeResult, error) {
+		if r.N > probes {
+			return ProbeResult{}, killed
+		}
+		return s.probe(ctx, r)
+	}, nil, store)
+	require.ErrorIs(t, err, killed)
+	require.Equal(t, Interrupted, r.Status)
+	require.Len(t, r.Probes, probes)
+	var state State
+	require.NoError(t, json.Unmarshal(stored, &state))
+	return &state
+}
+
+func TestStateIsStoredAndBelongsToOneSearch(t *testing.T) {
+	dir := t.TempDir()
+	empty, err := LoadState(dir)
+	require.NoError(t, err)
+	require.Empty(t, empty.Probes)
+	s := ideal{limit: 20, capacity: 22, slope: 10}
+	ctx, cancel := context.WithCancel(context.Background())
+	o := wide()
+	o.Fingerprint = "sha256:1"
+	_, err = Search(ctx, o, s.probe, nil, func(p Progress) error {
+		if p.Last != nil && p.Last.N == 3 {
+			cancel()
+		}
+		return p.State.Save(dir)
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	state, err := LoadState(dir)
+	require.NoError(t, err)
+	require.Len(t, state.Probes, 3)
+
+	other := o
+	other.Fingerprint, other.Tolerance = "sha256:2", 0.1
+	_, err = Search(context.Background(), other, s.probe, state, nil)
+	require.EqualError(t, err, "capacity: the stored search is another one: it differs in tolerance, fingerprint")
+	o.MaxProbes = 12 // a budget may change
+	r, err := Search(context.Background(), o, s.probe, state, nil)
+	require.NoError(t, err)
+	require.Equal(t, Found, r.Status)
+	require.Len(t, state.Probes, len(r.Probes))
+
+	state.Probes[1].N = 7
+	_, err = Search(context.Background(), o, s.probe, state, nil)
+	require.EqualError(t, err, "capacity: probe 2 of the state has number 7")
+}
+
+func TestProbesAreNumberedAndSeededApart(t *testing.T) {
+	o := wide()
+	o.Seed = 7
+	r := search(t, o, ideal{limit: 20, capacity: 22, slope: 10}.probe)
+	var seeds []uint64
+	for i, p := range r.Probes {
+		require.Equal(t, i+1, p.N)
+		seeds = append(seeds, p.Seed)
+	}
+	require.Equal(t, "probe-01", r.Probes[0].Dir)
+	slices.Sort(seeds)
+	require.Len(t, slices.Compact(seeds), len(r.Probes))
+}
+
+func TestProgress(t *testing.T) {
+	o := wide()
+	o.MaxSeconds = 50_000
+	s := ideal{limit: 20, capacity: 22, slope: 10}
+	var before, after int
+	var last Progress
+	r, err := Search(context.Background(), o, s.probe, nil, func(p Progress) error {
+		if p.Next != nil {
+			before++
+		}
+		if p.Last != nil {
+			after++
+			require.Len(t, p.State.Probes, p.Last.N)
+		}
+		last = p
+		return nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, len(r.Probes), before)
+	require.Equal(t, len(r.Probes), after)
+	require.InDelta(t, *r.SafeQPS, last.Low, 0)
+	require.InDelta(t, r.Bracket.High.Rate, last.High, 0)
+	require.InDelta(t, 50_000-r.ElapsedSeconds, last.LeftSeconds, 1e-6)
+	require.Equal(t, 10-len(r.Probes), last.ProbesLeft)
+}
+
+func TestWrongProbesAndOptionsAreErrors(t *testing.T) {
+	_, err := Search(context.Background(), wide(), func(context.Context, ProbeRequest) (ProbeResult, error) {
+		return ProbeResult{Verdict: "MAYBE"}, nil
+	}, nil, nil)
+	require.ErrorContains(t, err, `verdict is "MAYBE"`)
+	err = Options{Min: 0, Max: -1, Tolerance: 2, FullSeconds: math.NaN(), MaxCost: 5, MaxLength: 0.5}.Validate()
+	for _, text := range []string{
+		"min is 0", "max is -1", "tolerance is 2", "full_seconds is NaN", "max_cost is set", "max_length is 0.5",
+	} {
+		require.ErrorContains(t, err, text)
+	}
+	require.NoError(t, wide().Validate())
+}

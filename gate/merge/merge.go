@@ -1,0 +1,351 @@
+// Package merge joins the evidence of the instances of one distributed test into one results directory, which is then
+// judged as a whole: what one instance saw of a criterion is a part of the requests.
+package merge
+
+import (
+	"container/heap"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/safeqps/xk6-safeqps/gate/results"
+)
+
+// Report says what was joined.
+type Report struct {
+	Instances int            `json:"instances"`
+	Segments  []string       `json:"segments"`
+	Counts    results.Counts `json:"counts"`
+	// StartSkewMS is how far apart the instances began the steady phase (the first phase where there is none), by their own
+	// clocks: the sum of a late start and of clocks that disagree. A single run of the test has none.
+	StartSkewMS float64 `json:"start_skew_ms"`
+	// Duplicates are rows that more than one instance had.
+	Duplicates int64 `json:"duplicate_rows"`
+}
+
+// ErrDifferent is returned for directories that are not of one test.
+var ErrDifferent = errors.New("the directories are not instances of one test")
+
+// Merge writes the joined evidence to out. Requests are in the order of their arrival; seconds of the series are added up
+// by the wall clock, gauges of the server are taken from the instance that asked it, and those of the load generators are
+// the worst of all instances. Histograms are added.
+func Merge(dirs []string, out string, overwrite bool) (Report, error) {
+	if len(dirs) < 2 {
+		return Report{}, fmt.Errorf("merge: got %d directory, expected two or more", len(dirs))
+	}
+	runs := make([]*results.Run, len(dirs))
+	for i, dir := range dirs {
+		run, err := results.Open(dir)
+		if err != nil {
+			return Report{}, fmt.Errorf("merge: %w", err)
+		}
+		runs[i] = run
+	}
+	info, err := joinInfo(runs)
+	if err != nil {
+		return Report{}, err
+	}
+	w, err := results.Create(out, info, results.Options{Overwrite: overwrite})
+	if err != nil {
+		return Report{}, fmt.Errorf("merge: %w", err)
+	}
+	report := Report{Instances: len(runs), StartSkewMS: startSkew(runs)}
+	for _, run := range runs {
+		report.Segments = append(report.Segments, run.Info.Segment)
+	}
+	err = errors.Join(
+		joinRequests(runs, w, &report),
+		joinHistograms(runs, w),
+		joinSeries(runs, w),
+		joinEvents(runs, w),
+	)
+	report.Counts = w.Counts()
+	err = errors.Join(err, w.Close(info.Ended, nil))
+	if err != nil {
+		return report, fmt.Errorf("merge: %w", err)
+	}
+
+	return report, nil
+}
+
+// joinInfo checks that the runs belong together and joins what they say of themselves.
+func joinInfo(runs []*results.Run) (results.Info, error) {
+	info := runs[0].Info
+	var segments []string
+	ended := true
+	for _, run := range runs {
+		for name, pair := range map[string][2]json.RawMessage{
+			"contract": {info.Contract, run.Info.Contract}, "decision": {info.Decision, run.Info.Decision},
+		} {
+			if !slices.Equal(pair[0], pair[1]) {
+				return info, fmt.Errorf("%w: %s and %s differ in their %s", ErrDifferent, runs[0].Dir, run.Dir, name)
+			}
+		}
+		for id, digest := range run.Info.Digests {
+			if other, ok := info.Digests[id]; ok && other != digest {
+				return info, fmt.Errorf("%w: %s and %s replayed different traces as %s", ErrDifferent, runs[0].Dir, run.Dir, id)
+			}
+		}
+		if run.Info.Started.Before(info.Started) {
+			info.Started = run.Info.Started
+		}
+		ended = ended && !run.Info.Ended.IsZero()
+		if run.Info.Ended.After(info.Ended) {
+			info.Ended = run.Info.Ended
+		}
+		if info.Aborted == nil {
+			info.Aborted = run.Info.Aborted
+		}
+		for _, label := range run.Info.Labels {
+			if !slices.Contains(info.Labels, label) {
+				info.Labels = append(info.Labels, label)
+			}
+		}
+		segments = append(segments, run.Info.Segment)
+		info.Phases, info.Steps = joinSpans(info.Phases, run.Info.Phases), joinSpans(info.Steps, run.Info.Steps)
+	}
+	if !ended {
+		info.Ended = time.Time{} // an instance was killed: the whole did not come to its end
+	}
+	info.Labels = slices.DeleteFunc(slices.Clone(info.Labels), func(l string) bool { return strings.HasPrefix(l, results.LabelSegment) })
+	info.Segment = ""
+	info.Host.Name = fmt.Sprintf("%d instances: %s", len(runs), strings.Join(segments, ", "))
+
+	return info, nil
+}
+
+func joinSpans(a, b []results.Span) []results.Span {
+	out := slices.Clone(a)
+	for _, span := range b {
+		i := slices.IndexFunc(out, func(s results.Span) bool { return s.Name == span.Name })
+		if i < 0 {
+			out = append(out, span)
+
+			continue
+		}
+		if span.Start.Before(out[i].Start) {
+			out[i].Start = span.Start
+		}
+		if span.End.After(out[i].End) {
+			out[i].End = span.End
+		}
+	}
+
+	return out
+}
+
+func startSkew(runs []*results.Run) float64 {
+	var first, last time.Time
+	for _, run := range runs {
+		i := slices.IndexFunc(run.Info.Phases, func(s results.Span) bool { return s.Name == "steady" })
+		at := run.Info.Started
+		if i >= 0 {
+			at = run.Info.Phases[i].Start
+		} else if len(run.Info.Phases) > 0 {
+			at = run.Info.Phases[0].Start
+		}
+		if first.IsZero() || at.Before(first) {
+			first = at
+		}
+		if at.After(last) {
+			last = at
+		}
+	}
+
+	return float64(last.Sub(first)) / float64(time.Millisecond)
+}
+
+// joinRequests merges the requests of all runs by arrival. Each run is sorted by itself first, since lines are written
+// when requests end.
+func joinRequests(runs []*results.Run, w *results.Writer, report *Report) error {
+	queues := make(byArrival, 0, len(runs))
+	seen := map[[2]int64]bool{}
+	for i, run := range runs {
+		var all []results.Request
+		if _, err := run.Requests(func(r *results.Request) error {
+			all = append(all, *r)
+
+			return nil
+		}); err != nil {
+			return err //nolint:wrapcheck // names the file
+		}
+		sort.SliceStable(all, func(a, b int) bool { return all[a].Arrival().Before(all[b].Arrival()) })
+		if len(all) > 0 {
+			queues = append(queues, &queue{requests: all, instance: i})
+		}
+	}
+	heap.Init(&queues)
+	for len(queues) > 0 {
+		next := queues[0]
+		r := next.requests[0]
+		if r.Row >= 0 {
+			key := [2]int64{r.Row, int64(max(r.Attempt, 1))}
+			if seen[key] {
+				report.Duplicates++
+			}
+			seen[key] = true
+		}
+		if err := w.RequestOnly(&r); err != nil {
+			return err //nolint:wrapcheck // names the file
+		}
+		if next.requests = next.requests[1:]; len(next.requests) == 0 {
+			heap.Pop(&queues)
+		} else {
+			heap.Fix(&queues, 0)
+		}
+	}
+
+	return nil
+}
+
+type queue struct {
+	requests []results.Request
+	instance int
+}
+
+// byArrival is a heap of queues by the arrival of their first request; ties go by instance, so that a merge repeats.
+type byArrival []*queue
+
+func (q byArrival) Len() int { return len(q) }
+func (q byArrival) Less(a, b int) bool {
+	at, bt := q[a].requests[0].Arrival(), q[b].requests[0].Arrival()
+	if !at.Equal(bt) {
+		return at.Before(bt)
+	}
+
+	return q[a].instance < q[b].instance
+}
+func (q byArrival) Swap(a, b int) { q[a], q[b] = q[b], q[a] }
+
+// Push implements heap.Interface.
+func (q *byArrival) Push(x any) { *q = append(*q, x.(*queue)) } //nolint:forcetypeassert // nothing else is pushed
+
+// Pop implements heap.Interface.
+func (q *byArrival) Pop() any {
+	old := *q
+	last := old[len(old)-1]
+	*q = old[:len(old)-1]
+
+	return last
+}
+
+func joinHistograms(runs []*results.Run, w *results.Writer) error {
+	for _, run := range runs {
+		for _, metric := range results.HistogramMetrics() {
+			all, err := run.Histograms(metric)
+			if err != nil {
+				return err //nolint:wrapcheck // names the file
+			}
+			for _, h := range all {
+				if err := w.AddHistogram(h); err != nil {
+					return err //nolint:wrapcheck // names the metric
+				}
+			}
+		}
+	}
+
+	return nil
+}
+
+func joinSeries(runs []*results.Run, w *results.Writer) error {
+	seconds := map[int64]*results.Sample{}
+	for _, run := range runs {
+		if _, err := run.Series(func(s *results.Sample) error {
+			key := s.Time.Unix()
+			if into := seconds[key]; into != nil {
+				addSecond(into, s)
+			} else {
+				copied := *s
+				seconds[key] = &copied
+			}
+
+			return nil
+		}); err != nil {
+			return err //nolint:wrapcheck // names the file
+		}
+	}
+	keys := make([]int64, 0, len(seconds))
+	for key := range seconds {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		if err := w.Sample(*seconds[key]); err != nil {
+			return err //nolint:wrapcheck // names the file
+		}
+	}
+
+	return nil
+}
+
+func addSecond(into, s *results.Sample) {
+	for _, n := range []struct{ to, from **int64 }{
+		{&into.Offered, &s.Offered},
+		{&into.Started, &s.Started},
+		{&into.Dropped, &s.Dropped},
+		{&into.Completed, &s.Completed},
+		{&into.Failed, &s.Failed},
+		{&into.Cancelled, &s.Cancelled},
+		{&into.InFlight, &s.InFlight},
+		{&into.PromptTokens, &s.PromptTokens},
+		{&into.CompletionTokens, &s.CompletionTokens},
+	} {
+		switch {
+		case *n.from == nil:
+		case *n.to == nil:
+			*n.to = *n.from
+		default:
+			total := **n.to + **n.from
+			*n.to = &total
+		}
+	}
+	if into.Phase == "" {
+		into.Phase = s.Phase
+	}
+	if into.Step == "" {
+		into.Step = s.Step
+	}
+	into.Server = worst(into.Server, s.Server)
+	into.Client = worst(into.Client, s.Client)
+}
+
+func worst(a, b map[string]float64) map[string]float64 {
+	if a == nil && b == nil {
+		return nil
+	}
+	out := map[string]float64{}
+	for _, m := range []map[string]float64{a, b} {
+		for name, value := range m {
+			if old, ok := out[name]; ok {
+				value = math.Max(old, value)
+			}
+			out[name] = value
+		}
+	}
+
+	return out
+}
+
+func joinEvents(runs []*results.Run, w *results.Writer) error {
+	var all []results.Event
+	for _, run := range runs {
+		events, _, err := run.Events()
+		if err != nil {
+			return err //nolint:wrapcheck // names the file
+		}
+		all = append(all, events...)
+	}
+	slices.SortStableFunc(all, func(a, b results.Event) int { return a.Time.Compare(b.Time) })
+	for _, e := range all {
+		if err := w.Event(e); err != nil {
+			return err //nolint:wrapcheck // names the file
+		}
+	}
+
+	return nil
+}

@@ -1,0 +1,153 @@
+package deploy
+
+import (
+	"cmp"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const constantLoad = `
+import llm from 'k6/x/llm';
+import trace from 'k6/x/llm/trace';
+import gate from 'k6/x/llm/gate';
+const contract = gate.open('./slo.yaml');
+const workload = trace.generate({ rate: 25, duration: '4s', burstiness: 'constant', mix: 'short=1@40/8', seed: 1 });
+export const options = {
+  scenarios: { ...workload.phases(contract.phases, { preAllocatedVUs: 40, maxVUs: 40 }), ...gate.monitor(contract) },
+  thresholds: contract.thresholds(),
+};
+const client = new llm.Client({ baseURL: __ENV.LLM_BASE_URL, model: 'sim' });
+export default function () { client.chat(workload.next()); }
+`
+
+// The tests share their machine with the engine: but for one case its headroom is not under test.
+const shortPhases = `
+client_headroom: {cpu: off, memory: off, timer_delay_p99: off, schedule_error: off, dropped: off, HEADROOM}
+phases: {warmup: 1s, steady: 3s}
+`
+
+func TestGateScriptEndsWithTheVerdict(t *testing.T) {
+	t.Parallel()
+	script, err := filepath.Abs("../../examples/ci/gate.sh")
+	require.NoError(t, err)
+	engine := startEngine(t, nil)
+	type gateCase struct {
+		contract string
+		headroom string
+		script   string
+		env      []string
+		exit     int
+		says     string
+		report   string // in report.md
+
+		dir  string
+		wait func() ran
+	}
+	cases := map[string]*gateCase{
+		"pass": {contract: `capacity_gate: {success_rate: ">= 0.5"}`, exit: 0, says: "PASS", report: "PASS"},
+		"fail": {contract: `capacity_gate: {ttft_p95: "<= 0.001ms"}`, exit: 1, says: "FAIL", report: "FAIL"},
+		"too little evidence": {
+			contract: `capacity_gate: {success_rate: ">= 0.9999"}`, exit: 2, says: "INCONCLUSIVE", report: "INCONCLUSIVE",
+		},
+		"too little evidence, allowed": {
+			contract: `capacity_gate: {success_rate: ">= 0.9999"}`, env: []string{"ALLOW_INCONCLUSIVE=1"}, exit: 0,
+			says: "this run proves nothing", report: "INCONCLUSIVE",
+		},
+		"a failure is not allowed with it": {
+			contract: `capacity_gate: {ttft_p95: "<= 0.001ms", success_rate: ">= 0.9999"}`, env: []string{"ALLOW_INCONCLUSIVE=1"},
+			exit: 1, says: "FAIL", report: "FAIL",
+		},
+		"an invalid run is not allowed with it": {
+			contract: `capacity_gate: {success_rate: ">= 0.5"}`, headroom: `open_files: "<= 0.0001%"`,
+			env: []string{"ALLOW_INCONCLUSIVE=1"}, exit: 2, says: "INVALID", report: "INVALID",
+		},
+		"a broken script": {
+			contract: `capacity_gate: {success_rate: ">= 0.5"}`, script: "export default function () { not javascript", exit: 4,
+			says: "there is nothing to judge",
+		},
+	}
+	for _, c := range cases {
+		c.dir = t.TempDir()
+		write(t, c.dir, "script.js", cmp.Or(c.script, constantLoad))
+		write(t, c.dir, "slo.yaml", c.contract+strings.ReplaceAll(shortPhases, "HEADROOM", cmp.Or(c.headroom, "open_files: off")))
+		c.wait = start(t, c.dir, append(c.env, "K6="+k6(t), "K6_ARGS=--address= --summary-mode=disabled", "LLM_BASE_URL="+engine+"/v1",
+			"GITHUB_ACTIONS=true", "GITHUB_STEP_SUMMARY=summary.md"), "sh", script, "script.js", "out")
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			r := c.wait()
+			summary := filepath.Join(c.dir, "summary.md")
+			require.Equal(t, c.exit, r.exit, r.out)
+			require.Contains(t, r.out, c.says)
+			if c.report == "" {
+				require.NoFileExists(t, summary)
+
+				return
+			}
+			report, err := os.ReadFile(filepath.Join(c.dir, "out", "report.md"))
+			require.NoError(t, err)
+			require.Contains(t, string(report), c.report)
+			shown, err := os.ReadFile(summary)
+			require.NoError(t, err)
+			require.Equal(t, string(report), string(shown))
+			require.Regexp(t, `(?m)^::(error|warning|notice) title=`, r.out, "annotations")
+			require.FileExists(t, filepath.Join(c.dir, "out", "junit.xml"))
+		})
+	}
+}
+
+func TestGateScriptRefusesWrongUse(t *testing.T) {
+	r := start(t, ".", nil, "sh", "../../examples/ci/gate.sh")()
+	require.Equal(t, 3, r.exit)
+	require.Contains(t, r.out, "usage: gate.sh SCRIPT [RESULTS]")
+}
+
+func TestGitHubWorkflow(t *testing.T) {
+	docs := documents(t, "../../examples/ci/github-actions.yml")
+	require.Len(t, docs, 1)
+	require.Contains(t, docs[0], "on")
+	require.Equal(t, object{"contents": "read"}, docs[0]["permissions"])
+	require.Equal(t, false, at(t, docs[0], "concurrency", "cancel-in-progress"))
+	job := at(t, docs[0], "jobs", "gate")
+	require.Equal(t, object{"contents": "read", "pull-requests": "write"}, at(t, job, "permissions"))
+
+	var gated, kept, told bool
+	for _, s := range at(t, job, "steps").([]any) {
+		step := s.(object)
+		command, _ := step["run"].(string)
+		uses, _ := step["uses"].(string)
+		switch {
+		case strings.Contains(command, "sh ci/gate.sh"):
+			require.NotContains(t, command, "||", "the verdict is the step's exit code")
+			require.NotContains(t, step, "continue-on-error")
+			gated = true
+		case strings.HasPrefix(uses, "actions/upload-artifact@"):
+			require.Equal(t, "always()", step["if"])
+			require.Equal(t, "results/", at(t, step, "with", "path"))
+			kept = true
+		case strings.Contains(command, "gh pr comment"):
+			require.Contains(t, step["if"], "always()")
+			require.Contains(t, command, "results/report.md")
+			told = true
+		}
+	}
+	require.True(t, gated && kept && told, "gate %t, artifact %t, comment %t", gated, kept, told)
+}
+
+func TestGitLabPipeline(t *testing.T) {
+	docs := documents(t, "../../examples/ci/gitlab-ci.yml")
+	require.Len(t, docs, 1)
+	job := at(t, docs[0], "llm-gate")
+	require.Equal(t, []string{"K6=./k6 sh ci/gate.sh tests/load/replay.js results"}, texts(t, at(t, job, "script")))
+	require.NotContains(t, job, "allow_failure")
+	require.Equal(t, "always", at(t, job, "artifacts", "when"))
+	require.Equal(t, []string{"results/"}, texts(t, at(t, job, "artifacts", "paths")))
+	require.Equal(t, "results/junit.xml", at(t, job, "artifacts", "reports", "junit"))
+	require.Contains(t, texts(t, at(t, job, "after_script"))[0], "body@results/report.md")
+	require.Equal(t, at(t, docs[0], "build-k6", "artifacts", "paths", 0), "k6")
+	require.Equal(t, texts(t, at(t, docs[0], "stages")), []string{"build", "gate"})
+}

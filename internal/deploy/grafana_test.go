@@ -1,0 +1,269 @@
+package deploy
+
+import (
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	prompb "buf.build/gen/go/prometheus/prometheus/protocolbuffers/go"
+	"github.com/klauspost/compress/snappy"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+)
+
+// A run in which everything happens that a panel shows: requests of two classes in three phases, goodput, errors, drops,
+// a gap in the server's metrics.
+const eventful = `
+import llm from 'k6/x/llm';
+import trace from 'k6/x/llm/trace';
+import gate from 'k6/x/llm/gate';
+const contract = gate.open('./slo.yaml');
+const workload = trace.generate({ rate: 40, duration: '5s', burstiness: 'constant', mix: 'short=0.8@40/8,long=0.2@80/30', seed: 1 });
+export const options = {
+  scenarios: { ...workload.phases(contract.phases, { preAllocatedVUs: 4, maxVUs: 4 }), ...gate.monitor(contract) },
+};
+const client = new llm.Client({ baseURL: __ENV.LLM_SERVER + '/v1', model: 'sim', slo: { ttft: '10s' } });
+export default function () {
+  const request = workload.next();
+  client.chat(request.row % 9 === 4 ? { ...request, sim_fault: { status: 503 } } : request);
+}`
+
+const eventfulContract = `
+capacity_gate: {success_rate: ">= 0.5"}
+phases: {warmup: 1s, steady: 3s, recovery: 1s}
+server: {metrics_url: "${LLM_SERVER}/metrics"}
+`
+
+// series is what was exported under one name.
+type series struct {
+	histogram, sample bool
+	labels            map[string]bool
+}
+
+// receiver takes what k6 writes to a Prometheus.
+type receiver struct {
+	mu   sync.Mutex
+	seen map[string]*series
+	errs []error
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	body, err := io.ReadAll(request.Body)
+	if err == nil {
+		body, err = snappy.Decode(nil, body)
+	}
+	var written prompb.WriteRequest
+	if err == nil {
+		err = proto.Unmarshal(body, &written)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		r.errs = append(r.errs, err)
+		w.WriteHeader(http.StatusBadRequest)
+
+		return
+	}
+	for _, one := range written.GetTimeseries() {
+		labels := map[string]bool{}
+		name := ""
+		for _, label := range one.GetLabels() {
+			if label.GetName() == "__name__" {
+				name = label.GetValue()
+			} else {
+				labels[label.GetName()] = true
+			}
+		}
+		if r.seen[name] == nil {
+			r.seen[name] = &series{labels: map[string]bool{}}
+		}
+		maps.Copy(r.seen[name].labels, labels)
+		r.seen[name].histogram = r.seen[name].histogram || len(one.GetHistograms()) > 0
+		r.seen[name].sample = r.seen[name].sample || len(one.GetSamples()) > 0
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// export starts k6 with Prometheus remote write; wait gives what it wrote.
+func export(t *testing.T, env ...string) (wait func() map[string]*series) {
+	t.Helper()
+	var scrapes atomic.Int32
+	engine := startEngine(t, func(engine http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/metrics" && scrapes.Add(1) == 1 {
+				w.WriteHeader(http.StatusInternalServerError) // a gap
+
+				return
+			}
+			engine.ServeHTTP(w, r)
+		})
+	})
+	written := &receiver{seen: map[string]*series{}}
+	prometheus := httptest.NewServer(written)
+	t.Cleanup(prometheus.Close)
+
+	dir := t.TempDir()
+	write(t, dir, "script.js", eventful)
+	write(t, dir, "slo.yaml", eventfulContract)
+	finish := start(t, dir, append(env, "LLM_SERVER="+engine, "K6_PROMETHEUS_RW_SERVER_URL="+prometheus.URL, "K6_PROMETHEUS_RW_PUSH_INTERVAL=500ms"),
+		k6(t), "run", "--quiet", "--address", "", "--tag", "testrun_name=safeqps", "--tag", "instance_id=1",
+		"-o", "experimental-prometheus-rw", "script.js")
+
+	return func() map[string]*series {
+		r := finish()
+		require.Equal(t, 0, r.exit, r.out)
+		written.mu.Lock()
+		defer written.mu.Unlock()
+		require.Empty(t, written.errs)
+		require.NotEmpty(t, written.seen)
+
+		return written.seen
+	}
+}
+
+type dashboard struct {
+	UID        string `json:"uid"`
+	Title      string `json:"title"`
+	Templating struct {
+		List []struct {
+			Name       string `json:"name"`
+			Type       string `json:"type"`
+			Definition string `json:"definition"`
+		} `json:"list"`
+	} `json:"templating"`
+	Panels []struct {
+		ID      int    `json:"id"`
+		Type    string `json:"type"`
+		Title   string `json:"title"`
+		GridPos struct {
+			H, W, X, Y int
+		} `json:"gridPos"`
+		Targets []struct {
+			Expr         string `json:"expr"`
+			LegendFormat string `json:"legendFormat"`
+			RefID        string `json:"refId"`
+		} `json:"targets"`
+	} `json:"panels"`
+}
+
+func readDashboard(t *testing.T, name string) dashboard {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../../deploy/grafana", name))
+	require.NoError(t, err)
+	var d dashboard
+	require.NoError(t, json.Unmarshal(text, &d))
+
+	return d
+}
+
+var (
+	metricWithFilter = regexp.MustCompile(`(k6_[a-z0-9_]+)\{([^}]*)\}`)
+	metricAlone      = regexp.MustCompile(`k6_[a-z0-9_]+`)
+	filterLabel      = regexp.MustCompile(`([a-z_]+)=~"\$([a-z]+)"`)
+	grouping         = regexp.MustCompile(`by \(([^)]*)\)`)
+	legendLabel      = regexp.MustCompile(`\{\{([a-z_]+)\}\}`)
+	variable         = regexp.MustCompile(`label_values\((k6_[a-z0-9_]+), ([a-z_]+)\)`)
+)
+
+// checkDashboard holds each query to what was exported: names, the kind of series, and labels.
+func checkDashboard(t *testing.T, d dashboard, exported map[string]*series) {
+	t.Helper()
+	names := slices.Sorted(maps.Keys(exported))
+	variables := map[string]bool{}
+	for _, v := range d.Templating.List {
+		variables[v.Name] = true
+		if v.Type != "query" {
+			continue
+		}
+		m := variable.FindStringSubmatch(v.Definition)
+		require.NotNil(t, m, "variable %s: %s", v.Name, v.Definition)
+		require.Contains(t, names, m[1], "variable %s", v.Name)
+		require.True(t, exported[m[1]].labels[m[2]], "variable %s: %s has no label %s", v.Name, m[1], m[2])
+	}
+	ids := map[int]bool{}
+	for _, panel := range d.Panels {
+		require.False(t, ids[panel.ID], "%s: id %d twice", panel.Title, panel.ID)
+		ids[panel.ID] = true
+		require.LessOrEqual(t, panel.GridPos.X+panel.GridPos.W, 24, panel.Title)
+		if panel.Type == "row" {
+			continue
+		}
+		require.NotEmpty(t, panel.Targets, panel.Title)
+		for _, target := range panel.Targets {
+			where := panel.Title + " " + target.RefID + ": " + target.Expr
+			used := metricWithFilter.FindAllStringSubmatch(target.Expr, -1)
+			require.NotEmpty(t, used, where)
+			require.Len(t, metricAlone.FindAllString(target.Expr, -1), len(used), "a metric without a filter in %s", where)
+			histogram := strings.HasPrefix(target.Expr, "histogram_quantile(")
+			for _, u := range used {
+				metric, filter := u[1], u[2]
+				require.Contains(t, names, metric, where)
+				s := exported[metric]
+				require.Equal(t, histogram, s.histogram, "%s: is %s a native histogram?", where, metric)
+				require.Equal(t, !histogram, s.sample, where)
+				for _, label := range filterLabel.FindAllStringSubmatch(filter, -1) {
+					require.True(t, variables[label[2]], "%s: no variable %s", where, label[2])
+					require.True(t, s.labels[label[1]], "%s: %s has no label %s, and a choice of it would empty the panel", where, metric, label[1])
+				}
+				require.Equal(t, strings.Count(filter, "="), len(filterLabel.FindAllString(filter, -1)), where)
+				for _, by := range grouping.FindAllStringSubmatch(target.Expr, -1) {
+					for label := range strings.SplitSeq(by[1], ", ") {
+						require.True(t, s.labels[label], "%s: %s has no label %s", where, metric, label)
+					}
+				}
+			}
+			for _, label := range legendLabel.FindAllStringSubmatch(target.LegendFormat, -1) {
+				require.Regexp(t, `by \([^)]*\b`+label[1]+`\b`, target.Expr, "the legend names a label that the query drops: "+where)
+			}
+		}
+	}
+}
+
+// What every dashboard has to show.
+var shown = []string{
+	"k6_llm_ttft", "k6_llm_itl", "k6_llm_tpot", "k6_llm_e2e", "k6_llm_goodput_rate", "k6_iterations_total", "k6_vus",
+	"k6_dropped_iterations_total", "k6_llm_server_queue_depth", "k6_llm_server_kv_cache_usage", "k6_llm_client_cpu",
+	"k6_llm_client_memory", "k6_llm_client_open_files", "k6_llm_client_timer_delay", "k6_llm_schedule_delay", "k6_llm_errors_total",
+}
+
+func requireShown(t *testing.T, d dashboard) {
+	t.Helper()
+	var all strings.Builder
+	for _, panel := range d.Panels {
+		for _, target := range panel.Targets {
+			all.WriteString(target.Expr + "\n")
+		}
+	}
+	for _, metric := range shown {
+		require.Contains(t, all.String(), metric, d.Title)
+	}
+	for _, quantiles := range []string{"ttft", "itl", "tpot", "e2e"} {
+		require.Regexp(t, `by \(phase\) .*k6_llm_`+quantiles, all.String())
+		require.Regexp(t, `by \(class\) .*k6_llm_`+quantiles, all.String())
+	}
+}
+
+func TestDashboardsAskForWhatK6Exports(t *testing.T) {
+	t.Parallel()
+	dashboards := map[string]func() map[string]*series{
+		"llm-native-histograms.json": export(t, "K6_PROMETHEUS_RW_TREND_AS_NATIVE_HISTOGRAM=true"),
+		"llm-trend-stats.json":       export(t, "K6_PROMETHEUS_RW_TREND_STATS=p(50),p(95),p(99)"),
+	}
+	for name, exported := range dashboards {
+		t.Run(name, func(t *testing.T) {
+			d := readDashboard(t, name)
+			requireShown(t, d)
+			checkDashboard(t, d, exported())
+		})
+	}
+}
