@@ -79,7 +79,6 @@ func (p *prober) run(ctx context.Context, req capacity.ProbeRequest) (capacity.P
 
 // k6 runs the script. Its output is kept beside the evidence.
 func (p *prober) k6(ctx context.Context, req capacity.ProbeRequest, dir string, steady time.Duration) error {
-	args := []string{"run", "--quiet", "--address", "", "--no-usage-report", "--out", "llm=" + dir}
 	env := map[string]string{
 		"LLM_RATE": strconv.FormatFloat(req.Rate, 'g', 8, 64), "LLM_STEADY": steady.String(),
 		"LLM_SEED": strconv.FormatUint(req.Seed>>11, 10), // a JavaScript number holds 53 bits
@@ -92,6 +91,8 @@ func (p *prober) k6(ctx context.Context, req capacity.ProbeRequest, dir string, 
 		names = append(names, name)
 	}
 	sort.Strings(names)
+	args := make([]string, 0, 8+2*len(names))
+	args = append(args, "run", "--quiet", "--address", "", "--no-usage-report", "--out", "llm="+dir)
 	for _, name := range names {
 		args = append(args, "-e", name+"="+env[name])
 	}

@@ -219,7 +219,7 @@ func (m *monitor) tick(ctx context.Context, now time.Time) error {
 		m.readHealth(ctx, levels)
 	}
 	if ctx.Err() != nil {
-		return nil // the run ends: what could not be read says nothing
+		return nil //nolint:nilerr // the run ends: what could not be read says nothing
 	}
 	m.judgeGrowth(now, tags, levels)
 	if tripped := m.watch.Tick(now, levels); tripped != nil {

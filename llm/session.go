@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/grafana/sobek"
@@ -113,7 +114,7 @@ func (s *session) chat(input, more sobek.Value) (sobek.Value, error) {
 		return nil, errTestEnds
 	}
 	s.turn++
-	messages := append(append([]any{}, s.history...), said...)
+	messages := slices.Concat(s.history, said)
 	request["messages"] = messages
 	if s.system != nil {
 		request["system"] = s.system
@@ -126,7 +127,7 @@ func (s *session) chat(input, more sobek.Value) (sobek.Value, error) {
 	}
 	ex := s.client.send(s.client.module.vu.Context(), p)
 	if ex.Outcome == OutcomeOK {
-		s.history = append(messages, s.reply(ex.Message))
+		s.history = slices.Concat(messages, []any{s.reply(ex.Message)})
 	}
 	if s.client.throws(p, ex) {
 		return nil, &RequestError{Type: ex.ErrorType, Message: ex.ErrorText}

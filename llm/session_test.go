@@ -63,7 +63,7 @@ func TestWrongUseOfASession(t *testing.T) {
 	t.Parallel()
 	for script, want := range map[string]string{
 		`new llm.Session({})`:                                                        "llm.Session: got an object, expected an llm.Client",
-		`new llm.Session(client, {sytem: ""})`:                                       `llm.Session: unknown option "sytem", expected one of: system, thinkTime, tags`,
+		`new llm.Session(client, {sistema: ""})`:                                     `llm.Session: unknown option "sistema", expected one of: system, thinkTime, tags`,
 		`new llm.Session(client).chat(7)`:                                            "llm.Session: chat: got 7, expected the user's text, a message, or a list of messages",
 		`new llm.Session(client).chat("x", {messages: []})`:                          "the session has them",
 		`new llm.Session(new llm.Client({baseURL: "http://x", api: "completions"}))`: `expected "chat" or "messages"`,

@@ -23,11 +23,11 @@ type EarlySample struct {
 type Early string
 
 const (
-	// NotYet: nothing is certain.
+	// NotYet means that nothing is certain.
 	NotYet Early = ""
-	// EarlyPlanned: even if every further request is within the limit, the verdict at the planned end is FAIL.
+	// EarlyPlanned means that even if every further request is within the limit, the verdict at the planned end is FAIL.
 	EarlyPlanned Early = "fails at the planned end even if every further request passes"
-	// EarlySequential: the evidence so far suffices, however often it was looked at.
+	// EarlySequential means that the evidence so far suffices, however often it was looked at.
 	EarlySequential Early = "fails at the confidence by the requests so far"
 )
 

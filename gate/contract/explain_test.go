@@ -61,7 +61,7 @@ func TestExplainJSON(t *testing.T) {
 		for _, threshold := range line.Thresholds {
 			hasThreshold = hasThreshold || !threshold.Guard
 		}
-		require.Equal(t, hasThreshold, strings.Contains(string(joinJudges(line)), string(JudgeThreshold)), line.Name)
+		require.Equal(t, hasThreshold, strings.Contains(joinJudges(line), string(JudgeThreshold)), line.Name)
 		if !hasThreshold {
 			require.Contains(t, line.Note, "no k6 threshold: ", line.Name)
 		}

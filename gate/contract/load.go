@@ -352,7 +352,7 @@ func (l *loader) abort(n *node) []AbortRule {
 		rule := AbortRule{
 			Name: name, Metric: spec.name, Stat: stat, Raw: e.value.raw, Text: strings.TrimSpace(e.value.text), Pos: e.value.pos,
 		}
-		ok := false
+		var ok bool
 		if spec.shape == shapeState {
 			ok = l.stateRule(&rule, e.value, path)
 		} else {
@@ -557,7 +557,7 @@ func (l *loader) server(n *node) *Server {
 func (l *loader) urls(n *node, path string) []string {
 	items, paths := []*node{n}, []string{path}
 	if n.kind == kindList {
-		items, paths = n.items, nil
+		items, paths = n.items, make([]string, 0, len(n.items))
 		for i := range items {
 			paths = append(paths, fmt.Sprintf("%s[%d]", path, i))
 		}

@@ -154,7 +154,7 @@ const stateExpression = "value<1"
 
 // expression writes k6's "method op number" for the condition that must hold.
 func expression(spec metricSpec, stat Stat, op Op, limit float64) string {
-	method := ""
+	var method string
 	switch stat.Kind {
 	case StatQuantile:
 		method = "p(" + stat.percent() + ")"

@@ -94,7 +94,7 @@ func prepareDir(dir string, overwrite bool) error {
 		for _, name := range []string{
 			RunFile, RequestsFile, SeriesFile, EventsFile, VerdictFile, MarkdownFile, HTMLFile, JUnitFile,
 		} {
-			if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) { //nolint:gosec // the directory is the user's choice
 				return fmt.Errorf("results: %w", err)
 			}
 		}
@@ -341,7 +341,8 @@ func (w *Writer) Flush(now time.Time) error {
 	if w.closed {
 		return errClosed
 	}
-	errs := []error{w.requests.flush(), w.series.flush(), w.events.flush()}
+	errs := make([]error, 0, 4)
+	errs = append(errs, w.requests.flush(), w.series.flush(), w.events.flush())
 	if now.Sub(w.histogramsDone) >= w.interval {
 		w.histogramsDone = now
 		w.histogramErr = w.writeHistograms()
