@@ -104,7 +104,7 @@ func writeAtomically(path string, write func(io.Writer) error) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = os.Remove(temporary) //nolint:errcheck,gosec // the first error is the one that matters
+			_ = os.Remove(temporary) //nolint:errcheck // the first error is the one that matters
 		}
 	}()
 	if err := write(file); err != nil {
@@ -114,7 +114,7 @@ func writeAtomically(path string, write func(io.Writer) error) (err error) {
 	if err := file.Close(); err != nil {
 		return fmt.Errorf("results: cannot write %s: %w", path, cause(err))
 	}
-	if err := os.Rename(temporary, path); err != nil { //nolint:gosec // the path is the user's choice
+	if err := os.Rename(temporary, path); err != nil {
 		return fmt.Errorf("results: %w", err)
 	}
 	return nil

@@ -94,7 +94,7 @@ func prepareDir(dir string, overwrite bool) error {
 		for _, name := range []string{
 			RunFile, RequestsFile, SeriesFile, EventsFile, VerdictFile, MarkdownFile, HTMLFile, JUnitFile,
 		} {
-			if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) { //nolint:gosec // the directory is the user's choice
+			if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return fmt.Errorf("results: %w", err)
 			}
 		}
