@@ -399,8 +399,13 @@ func writeTrace(env environment, path string, force bool, t *format.Trace) error
 
 		return nil
 	}
-	if _, err := os.Stat(path); err == nil && !force {
-		return wrongUse(fmt.Errorf("--out: %s exists; give another name, or --force to replace it", path))
+	if info, err := os.Stat(path); err == nil {
+		if !info.Mode().IsRegular() {
+			return wrongUse(fmt.Errorf("--out: %s is not a regular file; expected a file name, or - for standard output", path))
+		}
+		if !force {
+			return wrongUse(fmt.Errorf("--out: %s exists; give another name, or --force to replace it", path))
+		}
 	}
 	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
