@@ -179,7 +179,11 @@ func runCapacity(ctx context.Context, env environment, f *capacityFlags) error {
 		}
 		result, err := search(ctx, env, options, p)
 		if err != nil {
-			return fmt.Errorf("%w; run the same command again and the search goes on", err)
+			if ctx.Err() != nil {
+				return withExit(errors.New("interrupted; run the same command again and the search goes on"), ExitInconclusive)
+			}
+
+			return err
 		}
 		found = append(found, searched{Workload: c.workload, Arrival: c.arrival, Result: result})
 	}
@@ -210,14 +214,17 @@ func (f *capacityFlags) options(env environment) (capacity.Options, *contract.Co
 	if err != nil {
 		return o, nil, wrongUse(fmt.Errorf("--tolerance: got %q, expected a share such as 5%%", f.tolerance))
 	}
-	digest := sha256.New()
-	fmt.Fprintf(digest, "%s\x00%v\x00%v\x00%v", script, agreed.Criteria(), f.env, agreed.Phases)
+	identity, err := json.Marshal(map[string]any{"contract": agreed, "env": f.env, "script": string(script)})
+	if err != nil {
+		return o, nil, fmt.Errorf("capacity: %w", err)
+	}
+	digest := sha256.Sum256(identity)
 	overhead := time.Duration(agreed.Phases.Warmup + agreed.Phases.Recovery)
 	o = capacity.Options{
 		Min: f.min, Max: f.max, Tolerance: tolerance, Estimate: f.estimate,
 		FullSeconds: time.Duration(agreed.Phases.Steady).Seconds(), OverheadSeconds: overhead.Seconds(),
 		MinRequests: neededToPass(agreed), FixedLengths: f.fixedLengths, Seed: f.seed,
-		Fingerprint: hex.EncodeToString(digest.Sum(nil)[:16]),
+		Fingerprint: hex.EncodeToString(digest[:16]),
 		MaxProbes:   f.maxProbes, MaxSeconds: f.maxTime.Seconds(), GPUHourPrice: f.gpuHourPrice, GPUs: f.gpus, MaxCost: f.maxCost,
 	}
 
@@ -269,7 +276,7 @@ func search(ctx context.Context, env environment, options capacity.Options, p *p
 		return progress.State.Save(p.dir)
 	})
 	if err != nil {
-		return result, err //nolint:wrapcheck // names the probe
+		return result, wrongUse(err)
 	}
 	content, err := result.JSON()
 	if err != nil {

@@ -62,6 +62,9 @@ func (p *prober) run(ctx context.Context, req capacity.ProbeRequest) (capacity.P
 	if err := report.Write(dir, judged); err != nil {
 		return capacity.ProbeResult{}, fmt.Errorf("probe %d: %w", req.N, err)
 	}
+	if err := sentTheRate(judged, req.Rate); err != nil {
+		return capacity.ProbeResult{}, fmt.Errorf("probe %d: %w", req.N, err)
+	}
 	result := capacity.FromVerdict(judged)
 	if run.Info.Aborted != nil && run.Info.Aborted.Rule != results.RuleInterrupted {
 		result.StoppedEarly = run.Info.Aborted.Saw
@@ -75,6 +78,29 @@ func (p *prober) run(ctx context.Context, req capacity.ProbeRequest) (capacity.P
 	result.Seconds = time.Since(began).Seconds()
 
 	return result, nil
+}
+
+// sentTheRate is an error where the script did not offer the rate that it was asked for: then the probe says nothing about
+// that rate. A probe that ended early is too short to tell.
+func sentTheRate(judged *verdict.Result, rate float64) error {
+	if judged.Aborted != nil {
+		return nil
+	}
+	const tolerance, fewest = 0.2, 20
+	for _, phase := range judged.Phases {
+		if phase.Name != string(contract.PhaseSteady) || phase.Seconds <= 0 || phase.Counts.Offered < fewest {
+			continue
+		}
+		offered := float64(phase.Counts.Offered-1) / phase.Seconds
+		if offered < rate*(1-tolerance) || offered > rate*(1+tolerance) {
+			return fmt.Errorf("the script offered %.4g requests/s in its steady phase, %.4g were asked for: "+
+				"it has to take its rate from __ENV.LLM_RATE, as examples/capacity.js does", offered, rate)
+		}
+
+		return nil
+	}
+
+	return nil
 }
 
 // k6 runs the script. Its output is kept beside the evidence.

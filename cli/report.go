@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -69,6 +70,9 @@ func writeReport(dir string, in report.Input) (string, error) {
 	data, err := report.JSON(in)
 	if err != nil {
 		return "", err //nolint:wrapcheck // nothing to add
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // a report is for others to read
+		return "", wrongUse(fmt.Errorf("--out: %w", err))
 	}
 	files := map[string][]byte{results.HTMLFile: page.Bytes(), report.ReportFile: data}
 	if len(in.Runs) > 1 { // that of one run is the verdict's own

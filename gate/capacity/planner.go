@@ -126,6 +126,13 @@ func (p *planner) next() (ProbeRequest, Status) {
 			request = confirm
 		}
 	}
+	if remaining == 1 { // a short pass could not be confirmed any more
+		full := request
+		full.Length = math.Max(request.Length, p.fullLength(request.Rate))
+		if spent+p.seconds(full) <= budget {
+			request = full
+		}
+	}
 	if remaining <= 0 || spent+p.seconds(request) > budget {
 		return ProbeRequest{}, BudgetSpent
 	}

@@ -44,8 +44,8 @@ type Violation struct {
 type Result struct {
 	Schema string `json:"schema"`
 	Status Status `json:"status"`
-	// SafeQPS is the highest rate that passed, below every rate that did not; absent where none passed. It is the Safe QPS
-	// where Confirmed is true, and only its candidate where it is false.
+	// SafeQPS is the highest rate that passed at full length, below every rate that did not pass. Where none did, Confirmed
+	// is false, and SafeQPS is the highest rate that passed a shorter probe: a candidate. Absent where none passed.
 	SafeQPS *float64 `json:"safe_qps"`
 	// Confirmed: SafeQPS passed at the contract's full length.
 	Confirmed bool `json:"confirmed"`
@@ -98,12 +98,14 @@ func newResult(o Options, probes []Record, status Status) Result {
 	all := levels(probes)
 	low, high := bracket(all)
 	r.Bracket.Low, r.Bracket.High = bound(low), bound(high)
-	if low != nil {
-		safe := low.rate
-		r.SafeQPS, r.Confirmed = &safe, low.confirmed()
+	answer := confirmedLow(all, low)
+	if answer != nil {
+		safe := answer.rate
+		r.SafeQPS, r.Confirmed = &safe, answer.confirmed()
 		r.LimitingCriterion = low.probe.LimitingCriterion
-		r.OutputTokensPerSecond, r.PromptTokensPerSecond = low.probe.OutputTokensPerSecond, low.probe.PromptTokensPerSecond
-		r.MeanInFlight, r.Latencies = low.probe.MeanInFlight, low.probe.Latencies
+		r.OutputTokensPerSecond = answer.probe.OutputTokensPerSecond
+		r.PromptTokensPerSecond = answer.probe.PromptTokensPerSecond
+		r.MeanInFlight, r.Latencies = answer.probe.MeanInFlight, answer.probe.Latencies
 	}
 	if high != nil {
 		r.LimitingCriterion = high.probe.LimitingCriterion
@@ -111,7 +113,7 @@ func newResult(o Options, probes []Record, status Status) Result {
 	if low != nil && high != nil {
 		width := high.rate/low.rate - 1
 		r.Bracket.Width = &width
-		r.ToleranceMet = newPlanner(o, probes).narrow(low.rate, high.rate)
+		r.ToleranceMet = newPlanner(o, probes).narrow(answer.rate, high.rate)
 	}
 	if knee, ok := FindKnee(kneePoints(probes)); ok {
 		r.Knee = &knee
@@ -123,6 +125,20 @@ func newResult(o Options, probes []Record, status Status) Result {
 	r.Violations = violations(all)
 	r.notes(o, low, high)
 	return r
+}
+
+// confirmedLow is the highest level up to low that passed at full length, or low itself where none did.
+func confirmedLow(all []level, low *level) *level {
+	if low == nil {
+		return nil
+	}
+	answer := low
+	for i := range all {
+		if all[i].rate <= low.rate && all[i].confirmed() {
+			answer = &all[i]
+		}
+	}
+	return answer
 }
 
 func bound(l *level) *Bound {
@@ -182,7 +198,8 @@ func (r *Result) notes(o Options, low, high *level) {
 			rate(low.rate), percent(low.length))
 	}
 	if low != nil && high != nil && !r.ToleranceMet {
-		r.note("the bracket is %s wide, the tolerance is %s", percent(*r.Bracket.Width), percent(o.Tolerance))
+		r.note("the bracket goes from %s to %s: the tolerance of %s is not met",
+			rate(*r.SafeQPS), rate(high.rate), percent(o.Tolerance))
 	}
 	if high != nil && high.status == verdict.Inconclusive {
 		needed := "and no number of requests is known to decide it"

@@ -177,7 +177,10 @@ func TestConfirmationFailsAndStepsDown(t *testing.T) {
 		}
 		return ideal{limit: limit, capacity: 23}.probe(ctx, r)
 	}
-	r := search(t, wide(), probe)
+	o := wide()
+	o.MaxProbes = 14
+	r := search(t, o, probe)
+	require.Equal(t, Found, r.Status)
 	require.LessOrEqual(t, *r.SafeQPS, 19.3)
 	require.GreaterOrEqual(t, *r.SafeQPS, 19.3/1.05)
 	require.True(t, r.Confirmed)
@@ -270,6 +273,21 @@ func TestBudgetIsKept(t *testing.T) {
 	require.Len(t, r.Probes, 4)
 	require.Equal(t, BudgetSpent, r.Status)
 	require.True(t, r.Confirmed)
+	require.False(t, r.ToleranceMet)
+	require.InDelta(t, 13.34, *r.SafeQPS, 0.01, "the last probe has the full length")
+}
+
+// A short pass above a confirmed rate does not make the answer worse.
+func TestAConfirmedRateStandsBelowACandidate(t *testing.T) {
+	probes := []Record{
+		{ProbeRequest{N: 1, Rate: 10, Length: 1}, ProbeResult{Verdict: verdict.Pass}},
+		{ProbeRequest{N: 2, Rate: 20, Length: 1}, ProbeResult{Verdict: verdict.Fail}},
+		{ProbeRequest{N: 3, Rate: 14, Length: 0.15}, ProbeResult{Verdict: verdict.Pass}},
+	}
+	r := newResult(wide().withDefaults(), probes, BudgetSpent)
+	require.InDelta(t, 10, *r.SafeQPS, 0)
+	require.True(t, r.Confirmed)
+	require.InDelta(t, 14, r.Bracket.Low.Rate, 0)
 	require.False(t, r.ToleranceMet)
 }
 

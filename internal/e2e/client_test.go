@@ -18,6 +18,8 @@ func TestExamplesRunUnchanged(t *testing.T) {
 		"concurrency-sweep.js": {"SECONDS=1"},
 		"ramp.js":              {"PEAK=10", "DURATION=3s"},
 		"async-fanout.js":      nil,
+		"burst-matrix.js":      {"SECONDS=2", "LLM_RATE=5"},
+		"soak-and-burst.js":    {"SECONDS=6", "BURST=20", "BURST_SECONDS=1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
