@@ -17,8 +17,8 @@ COPY . .
 ARG TARGETOS
 ARG TARGETARCH
 # .git is in the build's context on purpose: the version that every run records comes from it.
-RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -ldflags '-s -w' -o /out/k6 ./cmd/k6
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/go-build \
+    GOCACHE=/go-build CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -ldflags '-s -w' -o /out/k6 ./cmd/k6
 RUN mkdir -p /empty
 
 FROM busybox:1.37-musl AS shell
