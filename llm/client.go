@@ -273,6 +273,8 @@ func (c *client) settle(p *prepared, ex *Exchange, err error) {
 	if c.options.tokenizer == nil {
 		count = nil
 	}
+	// A server may quote the key anywhere; what it calls itself is kept in results.
+	ex.Message.ID, ex.Message.Model = redact(ex.Message.ID, c.secrets()), redact(ex.Message.Model, c.secrets())
 	ex.countTokens(count, p.promptTextIf(count != nil && ex.Message.Usage.PromptTokens == nil))
 	ex.price(c.options.cost)
 	ex.judge(p.request.slo)

@@ -518,6 +518,23 @@ func TestTheKeyIsNowhere(t *testing.T) {
 	require.NotContains(t, everything.String(), key)
 }
 
+func TestAKeyThatIsQuotedAsAnIDIsRedacted(t *testing.T) {
+	t.Parallel()
+	const key = "sk-very-secret-1234"
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		write(w, `data: {"id":"x-`+key+`","model":"`+key+`","choices":[{"index":0,"delta":{"content":"a"}}]}`+"\n\n", finish, done)
+	})
+	v := newVU(t)
+	r := v.must(newClient(s, `apiKey: "`+key+`"`) + `result = ` + ask)
+	require.Equal(t, "x-[redacted]", r["requestId"])
+	require.Equal(t, "[redacted]", r["model"])
+	for _, c := range v.drain() {
+		if ex, ok := c.(*Exchange); ok {
+			require.NotContains(t, ex.Message.ID+ex.Message.Model, key)
+		}
+	}
+}
+
 func TestTheKeyDoesNotFollowARedirectElsewhere(t *testing.T) {
 	t.Parallel()
 	elsewhere := serve(t, func(w http.ResponseWriter, _ *http.Request) { write(w, delta("a"), finish, done) })

@@ -101,8 +101,14 @@ func (s *session) chat(input, more sobek.Value) (sobek.Value, error) {
 		return nil, err
 	}
 	request, ok := exportObject(more)
-	if !ok {
+	switch {
+	case ok:
+	case more == nil || sobek.IsUndefined(more) || sobek.IsNull(more):
 		request = map[string]any{}
+	default:
+		return nil, &OptionError{
+			What: "llm.Session: chat", Found: describeValue(more), Expected: "a request such as {max_tokens: 100} after the input",
+		}
 	}
 	if _, given := request["messages"]; given {
 		return nil, errors.New("llm.Session: the request may not hold messages: the session has them")

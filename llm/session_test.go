@@ -65,6 +65,7 @@ func TestWrongUseOfASession(t *testing.T) {
 		`new llm.Session({})`:                                                        "llm.Session: got an object, expected an llm.Client",
 		`new llm.Session(client, {sistema: ""})`:                                     `llm.Session: unknown option "sistema", expected one of: system, thinkTime, tags`,
 		`new llm.Session(client).chat(7)`:                                            "llm.Session: chat: got 7, expected the user's text, a message, or a list of messages",
+		`new llm.Session(client).chat("x", 5)`:                                       "llm.Session: chat: got 5, expected a request such as {max_tokens: 100} after the input",
 		`new llm.Session(client).chat("x", {messages: []})`:                          "the session has them",
 		`new llm.Session(new llm.Client({baseURL: "http://x", api: "completions"}))`: `expected "chat" or "messages"`,
 	} {

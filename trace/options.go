@@ -34,7 +34,39 @@ func optionsFrom(what string, v sobek.Value) (*options, error) {
 		return nil, &llm.OptionError{What: what, Found: describe(v.Export()), Expected: "an object of options"}
 	}
 
+	if !nestsAtMost(values, maxNesting) {
+		return nil, &llm.OptionError{
+			What: what, Found: fmt.Sprintf("an object nested more than %d deep, or in itself", maxNesting), Expected: "an object of options",
+		}
+	}
+
 	return &options{what: what, values: values}, nil
+}
+
+// maxNesting is far deeper than any option is.
+const maxNesting = 32
+
+// nestsAtMost is false for what is nested deeper than that, and so for what contains itself.
+func nestsAtMost(v any, depth int) bool {
+	if depth < 0 {
+		return false
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for _, item := range v {
+			if !nestsAtMost(item, depth-1) {
+				return false
+			}
+		}
+	case []any:
+		for _, item := range v {
+			if !nestsAtMost(item, depth-1) {
+				return false
+			}
+		}
+	}
+
+	return true
 }
 
 // describe shows a value in an error.

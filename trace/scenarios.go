@@ -9,6 +9,9 @@ import (
 	"github.com/safeqps/xk6-safeqps/llm"
 )
 
+// maxStepRows bounds the rows of a staircase: k6 numbers rows in 31 bits, and no test replays more than this.
+const maxStepRows = 100_000_000
+
 // The phases of a run, in order. They are the values of the tag `phase`.
 const (
 	phaseWarmup   = "warmup"
@@ -276,7 +279,11 @@ func (r *recording) steps(rates []float64, opts *options, say func(string)) (map
 		if seen[name]++; seen[name] > 1 {
 			name += "#" + strconv.Itoa(seen[name])
 		}
-		rows := int(math.Round(rate * (settle + hold).Seconds()))
+		asked := math.Round(rate * (settle + hold).Seconds())
+		if asked > maxStepRows || float64(cursor)+asked > maxStepRows {
+			return nil, fmt.Errorf("steps(): a rate of %g for %s asks for more than %d rows in all", rate, settle+hold, maxStepRows)
+		}
+		rows := int(asked)
 		if rows == 0 {
 			return nil, fmt.Errorf("steps(): a rate of %g for %s asks for no row", rate, settle+hold)
 		}

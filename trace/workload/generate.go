@@ -18,6 +18,33 @@ type Config struct {
 	Prefix *Prefix
 }
 
+// MaxRows bounds a generated trace, which is kept in memory: at 64 bytes a row, 3 GB.
+const MaxRows = 50_000_000
+
+// checkSize refuses a workload before its rows are made.
+func checkSize(c arrival.Config) error {
+	if err := c.Validate(); err != nil {
+		return fmt.Errorf("generate: %w", err)
+	}
+	rows := float64(c.Count)
+	if c.Count == 0 {
+		intensity, err := c.Intensity()
+		if err != nil {
+			return fmt.Errorf("generate: %w", err)
+		}
+		end := c.Duration
+		if end == 0 {
+			end = intensity.Duration()
+		}
+		rows = intensity.Cumulative(end)
+	}
+	if rows > MaxRows {
+		return fmt.Errorf("generate: got %.4g requests, expected at most %d", rows, MaxRows)
+	}
+
+	return nil
+}
+
 // Generate makes the trace of a synthetic workload. A generated workload is a trace like any other: written to a file
 // and read again, a Plan with the same seed makes the same prompts of it, byte for byte. (Read moves the first arrival
 // to time zero unless told TimeZero: FileZero.)
@@ -34,6 +61,9 @@ func Generate(c Config) (*format.Trace, error) {
 		if err := c.Prefix.Validate(); err != nil {
 			return nil, err
 		}
+	}
+	if err := checkSize(c.Arrivals); err != nil {
+		return nil, err
 	}
 	due, err := arrival.Schedule(c.Arrivals)
 	if err != nil {
