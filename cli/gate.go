@@ -177,6 +177,11 @@ func contractOf(env environment, run *results.Run, path string) (*contract.Contr
 		return nil, wrongUse(fmt.Errorf("%s: contract: %w", filepath.Join(run.Dir, results.RunFile), err))
 	}
 
+	if len(c.Gate) == 0 || c.Confidence <= 0.5 || c.Confidence >= 1 {
+		return nil, wrongUse(fmt.Errorf("%s: the contract in it has no criteria, or no confidence: name one with --contract",
+			filepath.Join(run.Dir, results.RunFile)))
+	}
+
 	return &c, nil
 }
 

@@ -231,6 +231,9 @@ func (o *Output) Start() error {
 		return fmt.Errorf("output llm: %w", err)
 	}
 	o.writer = writer
+	if err := o.reserve(); err != nil {
+		return errors.Join(err, writer.Close(time.Now(), nil))
+	}
 	if o.contract != nil {
 		o.watch = abort.NewWatch(o.contract.Abort, o.started)
 	}
@@ -239,6 +242,21 @@ func (o *Output) Start() error {
 		return errors.Join(fmt.Errorf("output llm: %w", err), writer.Close(time.Now(), nil))
 	}
 	o.flusher = flusher
+
+	return nil
+}
+
+// reservedBytes are kept free for the end of a run: its last second, histograms, verdict and reports. k6 asks nobody for
+// an exit code any more by then, so that a disk that fills up has to do it before.
+const reservedBytes = 2 << 20
+
+func (o *Output) reservePath() string { return filepath.Join(o.dir, "reserved.tmp") }
+
+func (o *Output) reserve() error {
+	if err := os.WriteFile(o.reservePath(), make([]byte, reservedBytes), 0o600); err != nil {
+		return errext.WithExitCodeIfNone(fmt.Errorf("output llm: no room for the evidence, expected %d MiB at least: %w",
+			reservedBytes>>20, errors.Join(err, os.Remove(o.reservePath()))), exitOutputLost)
+	}
 
 	return nil
 }
@@ -254,6 +272,9 @@ func (o *Output) StopWithTestError(testErr error) error {
 }
 
 func (o *Output) finish(testErr error) error {
+	if err := os.Remove(o.reservePath()); err != nil {
+		o.logger.WithError(err).Warn("output llm: the reserved space could not be freed")
+	}
 	o.flusher.Stop() // flushes what is left
 	now := time.Now()
 	// k6 hands every exchange to its outputs before it stops them; what is still open here never came to an end.

@@ -600,13 +600,17 @@ func TestWrongUse(t *testing.T) {
 			`expected credentials in the option apiKey or headers, where they stay out of tags and logs`,
 		`{baseURL: "http://x", baseUrl: "http://x"}`: `llm.Client: unknown option "baseUrl", expected one of: baseURL, apiKey, model, ` +
 			`headers, timeout, idleTimeout, api, tokenizer, slo, cost, tags, itlSampling, includeUsage, retry, throw`,
-		`{baseURL: "http://x", timeout: "soon"}`:    `llm.Client: option "timeout": got "soon", expected a time above zero: milliseconds as a number, or a string such as "30s"`,
-		`{baseURL: "http://x", timeout: -1}`:        `llm.Client: option "timeout": got -1, expected a time above zero: milliseconds as a number, or a string such as "30s"`,
-		`{baseURL: "http://x", idleTimeout: {}}`:    `llm.Client: option "idleTimeout": got an object, expected a time above zero: milliseconds as a number, or a string such as "30s"`,
-		`{baseURL: "http://x", itlSampling: 2}`:     `llm.Client: option "itlSampling": got 2, expected a share from 0 (no ITL samples) to 1 (all)`,
-		`{baseURL: "http://x", slo: {p99: 1}}`:      `llm.Client: slo: unknown option "p99", expected one of: ttft, tpot, e2e, itl`,
-		`{baseURL: "http://x", tags: {a: {}}}`:      `llm.Client: option "tags.a": got an object, expected a string`,
-		`{baseURL: "http://x", cost: {prompt: -1}}`: `llm.Client: cost: option "prompt": got -1, expected currency units for a million tokens, 0 or more`,
+		`{baseURL: "http://x:99999"}`:                  `llm.Client: option "baseURL": got "http://x:99999", expected a port from 1 to 65535`,
+		`{baseURL: "http://x", apiKey: "a\nb"}`:        `llm.Client: option "apiKey": got characters that no header can carry`,
+		`{baseURL: "http://x", headers: {"a b": "c"}}`: `llm.Client: option "headers": got the name "a b"`,
+		`{baseURL: "http://x", headers: {Host: "c"}}`:  `llm.Client: option "headers": got the name "Host"`,
+		`{baseURL: "http://x", timeout: "soon"}`:       `llm.Client: option "timeout": got "soon", expected a time above zero: milliseconds as a number, or a string such as "30s"`,
+		`{baseURL: "http://x", timeout: -1}`:           `llm.Client: option "timeout": got -1, expected a time above zero: milliseconds as a number, or a string such as "30s"`,
+		`{baseURL: "http://x", idleTimeout: {}}`:       `llm.Client: option "idleTimeout": got an object, expected a time above zero: milliseconds as a number, or a string such as "30s"`,
+		`{baseURL: "http://x", itlSampling: 2}`:        `llm.Client: option "itlSampling": got 2, expected a share from 0 (no ITL samples) to 1 (all)`,
+		`{baseURL: "http://x", slo: {p99: 1}}`:         `llm.Client: slo: unknown option "p99", expected one of: ttft, tpot, e2e, itl`,
+		`{baseURL: "http://x", tags: {a: {}}}`:         `llm.Client: option "tags.a": got an object, expected a string`,
+		`{baseURL: "http://x", cost: {prompt: -1}}`:    `llm.Client: cost: option "prompt": got -1, expected currency units for a million tokens, 0 or more`,
 	} {
 		_, err := newVU(t).run("new llm.Client(" + options + ")")
 		require.ErrorContains(t, err, want)

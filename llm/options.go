@@ -3,13 +3,16 @@ package llm
 import (
 	"fmt"
 	"math"
+	"net/http"
 	"net/url"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
 
 	"go.k6.io/k6/lib/types"
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/safeqps/xk6-safeqps/llm/tokens"
 	"github.com/safeqps/xk6-safeqps/llm/wire"
@@ -275,6 +278,9 @@ func parseClientOptions(values map[string]any) (clientOptions, error) {
 	if c.headers, err = o.strings("headers", `an object of strings, e.g. {"X-Tenant": "a"}`); err != nil {
 		return c, err
 	}
+	if err := checkHeaders(o, c.apiKey, c.headers); err != nil {
+		return c, err
+	}
 	if d, ok, err := o.duration("timeout"); err != nil {
 		return c, err
 	} else if ok {
@@ -324,6 +330,31 @@ func parseClientOptions(values map[string]any) (clientOptions, error) {
 	return c, nil
 }
 
+// checkHeaders refuses what HTTP can not carry: sent, it would look like a connection that breaks. Values are not shown,
+// since they may be keys.
+func checkHeaders(o *optionsOf, apiKey string, headers map[string]string) error {
+	wrong := func(option, found, expected string) error {
+		return &OptionError{What: o.what, Option: option, Found: found, Expected: expected}
+	}
+	if !httpguts.ValidHeaderFieldValue(apiKey) {
+		return wrong("apiKey", "characters that no header can carry", "a key without line breaks and control characters")
+	}
+	for name, value := range headers {
+		switch {
+		case !httpguts.ValidHeaderFieldName(name):
+			return wrong("headers", fmt.Sprintf("the name %q", name), "a header name of letters, digits and dashes")
+		case !httpguts.ValidHeaderFieldValue(value):
+			return wrong("headers."+name, "characters that no header can carry", "a value without line breaks and control characters")
+		}
+		switch http.CanonicalHeaderKey(name) {
+		case "Host", "Content-Length", "Transfer-Encoding", "Connection":
+			return wrong("headers", fmt.Sprintf("the name %q", name), "a header that is not the transport's own")
+		}
+	}
+
+	return nil
+}
+
 const baseURLForm = `an http or https URL such as "http://127.0.0.1:8000/v1"`
 
 // parseBaseURL checks the base URL. One without a path gets /v1, where the OpenAI form has its endpoints.
@@ -334,6 +365,11 @@ func parseBaseURL(o *optionsOf, raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 		return nil, o.wrong("baseURL", raw, baseURLForm)
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+			return nil, o.wrong("baseURL", raw, "a port from 1 to 65535")
+		}
 	}
 	if u.User != nil {
 		// Not shown: it holds a password.

@@ -146,7 +146,15 @@ func (j *judge) checkEnd(out *Result) {
 		out.warn("the run did not come to its end; how many requests were in flight then is not known")
 		return
 	}
-	j.unseen = max(0, seen-out.Counts.Started)
+	// The series ends before the lines do: what has a line and began after the last second is not in its sum.
+	last := j.series.samples[len(j.series.samples)-1].Time.Add(time.Second).UnixNano()
+	known := int64(0)
+	for _, start := range j.table.start {
+		if start != 0 && start < last {
+			known++
+		}
+	}
+	j.unseen = max(0, seen-known)
 	out.Counts = out.Counts.Plus(results.Counts{Offered: j.unseen, Started: j.unseen, InFlight: j.unseen})
 	if n := len(j.series.samples); n > 0 {
 		j.unseenPhase = j.series.samples[n-1].Phase
