@@ -105,7 +105,7 @@ func kneePoints(probes []Record) []Point {
 	var points []Point
 	for i := range probes {
 		q, ok := probes[i].Latencies["ttft"]
-		if ok && q.N > 0 &&  probes[i].Verdict != verdict.Invalid {
+		if ok && q.N > 0 && probes[i].Rate <= limit && probes[i].Verdict != verdict.Invalid {
 			points = append(points, Point{Rate: probes[i].Rate, Latency: q.P99})
 		}
 	}

@@ -81,7 +81,7 @@ func TestTheSameServiceIsTheSame(t *testing.T) {
 	b.noise = 2
 	r := compared(t, a, b, options())
 	require.Equal(t, 3000, r.PairedRows)
-	require.Equal(t, 15, r.Blocks)
+	require.Equal(t, 20, r.Blocks)
 	paired := row(t, r, "ttft", "paired")
 	require.Equal(t, Same, paired.Answer)
 	require.InDelta(t, 1, *paired.Change, 0.03)
