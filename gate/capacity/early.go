@@ -47,8 +47,8 @@ const (
 // reaches 1/(1-confidence) with a probability of at most 1-confidence (Robbins, Annals of Mathematical Statistics 41,
 // 1970; Howard, Ramdas, McAuliffe, Sekhon, Annals of Statistics 49, 2021). This holds for independent requests. Both
 // counts are divided by Inflation, which is an approximation: overloads come in episodes, and an episode at the start of
-// a run looks like a failing service. Pass an Inflation that leaves no more independent pieces than episodes could have
-// been seen, or use EarlyPlanned alone.
+// a run looks like a failing service. Take Inflation from EarlyInflation, and look for the first time after a twentieth of
+// the probe, or use EarlyPlanned alone: so docs/capacity-search.md shows how often it errs.
 //
 // allowed must lie between 0 and 1, exclusively, or the answer is NotYet; so it is for counts that make no sense.
 func EarlyFail(s EarlySample, allowed, confidence float64) Early {
@@ -79,4 +79,14 @@ func logMixture(over, n, allowed float64) float64 {
 	c, _ := math.Lgamma(n + 2)
 	return a + b - c + math.Log(above) -
 		over*math.Log(allowed) - within*math.Log1p(-allowed) - math.Log1p(-allowed)
+}
+
+// pieces is the most independent pieces that an early decision credits a run with.
+const pieces = 20
+
+// EarlyInflation is the Inflation for EarlyFail: verdict.VarianceInflation of the requests in time order, 1 for each one
+// over the limit and 0 for each within, but never so little that the run would count for more than 20 independent pieces.
+// So early in a run, episodes that outlast the blocks of VarianceInflation cannot be told from independent requests.
+func EarlyInflation(over []float64) float64 {
+	return math.Max(verdict.VarianceInflation(over), float64(len(over))/pieces)
 }

@@ -91,3 +91,22 @@ func TestSequentialFindsAnOverloadSoon(t *testing.T) {
 	}
 	require.LessOrEqual(t, n, 15.0)
 }
+
+func TestEarlyInflationBoundsTheEvidence(t *testing.T) {
+	x := make([]float64, 400)
+	require.InDelta(t, 20, EarlyInflation(x), 0)
+	for i := range 40 { // one episode at the start: 40 requests that are hardly more than one piece
+		x[i] = 1
+	}
+	require.InDelta(t, 20, EarlyInflation(x), 0)
+	require.InDelta(t, 1, EarlyInflation(x[:5]), 0)
+	s := EarlySample{Over: 40, N: 400, Planned: 20_000, Inflation: EarlyInflation(x)}
+	require.Equal(t, NotYet, EarlyFail(s, 0.05, 0.95))
+	s.Inflation = verdict.VarianceInflation(x)
+	t.Logf("variance inflation alone is %.1f: %q", s.Inflation, EarlyFail(s, 0.05, 0.95))
+	for i := range x {
+		x[i] = 1
+	}
+	s = EarlySample{Over: 400, N: 400, Planned: 20_000, Inflation: EarlyInflation(x)}
+	require.Equal(t, EarlySequential, EarlyFail(s, 0.05, 0.95), "an overload is still found")
+}

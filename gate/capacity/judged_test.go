@@ -69,6 +69,9 @@ func TestFromVerdictOfAnOpenOne(t *testing.T) {
 	r := FromVerdict(v)
 	require.Equal(t, int64(900), *r.Needed)
 	require.Equal(t, "ttft_p99", r.LimitingCriterion)
+	v.Criteria = v.Criteria[:1]
+	require.Equal(t, int64(500), *FromVerdict(v).Needed, "at the present share, not if all further requests pass")
+	v.Criteria = append(v.Criteria, state)
 	v.Criteria[1].Needed = nil
 	require.Nil(t, FromVerdict(v).Needed, "one criterion cannot say")
 }

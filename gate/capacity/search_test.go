@@ -83,6 +83,25 @@ func TestFindsAnyLimitInTenProbes(t *testing.T) {
 	})
 }
 
+// Pressures that always point at the lower end of the bracket would move it by a tolerance a probe.
+func TestMisleadingPressuresCostFewProbes(t *testing.T) {
+	for _, limit := range []float64{30, 200, 900} {
+		probe := func(ctx context.Context, r ProbeRequest) (ProbeResult, error) {
+			out, err := ideal{limit: limit}.probe(ctx, r)
+			pressure := 0.9999
+			if out.Verdict == verdict.Fail {
+				pressure = 1e9
+			}
+			out.Pressure = &pressure
+			return out, err
+		}
+		o := wide()
+		o.MaxProbes = 13
+		r := search(t, o, probe)
+		require.Equal(t, Found, r.Status, "limit %v: %v", limit, r.Notes)
+	}
+}
+
 func TestTypicalServicesNeedFewProbes(t *testing.T) {
 	for _, limit := range []float64{2, 7, 18, 40, 111, 333, 800} {
 		for _, slope := range []float64{3, 10, 40} {
@@ -119,6 +138,54 @@ func TestInconclusiveIsExtendedOnceAndThenBoundsTheAnswer(t *testing.T) {
 	}
 	if r.Bracket.High.Verdict == verdict.Inconclusive {
 		require.LessOrEqual(t, *r.Bracket.Width, 0.0251, "an undecided end does not bound the limit from above")
+	}
+}
+
+// An upper end that stayed INCONCLUSIVE says that the limit is about there: the answer has to come within half the tolerance.
+func TestAnUndecidedEndNeedsANarrowerBracket(t *testing.T) {
+	for _, c := range []struct {
+		low, high float64
+		status    verdict.Status
+		end       Status
+	}{
+		{19.2, 20, verdict.Fail, Found},
+		{19.2, 20, verdict.Inconclusive, ""},
+		{19.6, 20, verdict.Inconclusive, Found},
+		{19, 20, verdict.Fail, ""},
+	} {
+		p := newPlanner(wide().withDefaults(), []Record{
+			{ProbeRequest{N: 1, Rate: c.high, Length: 1.5, Extends: 7}, ProbeResult{Verdict: c.status}},
+			{ProbeRequest{N: 2, Rate: c.low, Length: 1}, ProbeResult{Verdict: verdict.Pass}},
+		})
+		request, end := p.next()
+		require.Equal(t, c.end, end, "%+v", c)
+		if end == "" {
+			require.Greater(t, request.Rate, c.low)
+			require.Less(t, request.Rate, c.high)
+		}
+	}
+}
+
+func TestWhatIsExtended(t *testing.T) {
+	next := func(r Record) ProbeRequest {
+		r.N, r.Rate, r.Verdict, r.Requests = 1, 20, verdict.Inconclusive, 1000
+		request, end := newPlanner(wide().withDefaults(), []Record{r}).next()
+		require.Empty(t, end)
+		return request
+	}
+	few, many := int64(250), int64(100_000)
+	r := next(Record{ProbeRequest{Length: 0.15}, ProbeResult{Needed: &few}})
+	require.Equal(t, PurposeExtend, r.Purpose)
+	require.InDelta(t, 1, r.Length, 0, "at least the full length, so that a pass is an answer")
+	r = next(Record{ProbeRequest{Length: 1}, ProbeResult{Needed: &few}})
+	require.InDelta(t, 1.3, r.Length, 1e-9, "what is needed, and a fifth of it more")
+	require.Equal(t, 1, r.Extends)
+	for name, record := range map[string]Record{
+		"extended already":             {ProbeRequest{Length: 1, Extends: 3}, ProbeResult{Needed: &few}},
+		"beyond the longest":           {ProbeRequest{Length: 1}, ProbeResult{Needed: &many}},
+		"no number is known to decide": {ProbeRequest{Length: 1}, ProbeResult{}},
+	} {
+		require.NotEqual(t, PurposeExtend, next(record).Purpose, name)
 	}
 }
 
@@ -262,6 +329,7 @@ func TestBudgetIsKept(t *testing.T) {
 	}
 	o := wide()
 	o.GPUHourPrice, o.GPUs, o.MaxCost = 3, 2, 6 // an hour
+	require.InDelta(t, 3600, o.budgetSeconds(), 1e-9)
 	r := search(t, o, s.probe)
 	require.LessOrEqual(t, r.ElapsedSeconds, 3600.0)
 	require.InDelta(t, r.ElapsedSeconds/3600*6, *r.Cost, 1e-9)

@@ -152,16 +152,12 @@ func sum(x []float64) int64 {
 	return int64(total)
 }
 
-// pieces is the most independent pieces that an early decision credits a run with.
-const pieces = 20
-
 // early looks at a probe under way.
 func (r *run) early(planned int64) Early {
 	for _, l := range r.s.limits {
 		x := r.over(l)
-		inflation := math.Max(verdict.VarianceInflation(x), float64(len(x))/pieces)
 		if e := EarlyFail(EarlySample{
-			Over: sum(x), N: int64(len(x)), Planned: planned, Inflation: inflation,
+			Over: sum(x), N: int64(len(x)), Planned: planned, Inflation: EarlyInflation(x),
 		}, l.allowed, r.s.confidence); e != NotYet {
 			return e
 		}

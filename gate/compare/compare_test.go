@@ -81,7 +81,7 @@ func TestTheSameServiceIsTheSame(t *testing.T) {
 	b.noise = 2
 	r := compared(t, a, b, options())
 	require.Equal(t, 3000, r.PairedRows)
-	require.Equal(t, 20, r.Blocks)
+	require.Equal(t, 15, r.Blocks)
 	paired := row(t, r, "ttft", "paired")
 	require.Equal(t, Same, paired.Answer)
 	require.InDelta(t, 1, *paired.Change, 0.03)
@@ -157,6 +157,29 @@ func TestErrors(t *testing.T) {
 	// Two runs of a hundred without an error do not show that there are none.
 	a.n, b.n, b.errors = 100, 100, 0
 	require.Equal(t, NotEnough, row(t, compared(t, a, b, options()), "error_share", "mean").Answer)
+}
+
+// A hundred failures in one outage are one event, not a hundred.
+func TestOneOutageIsOneEvent(t *testing.T) {
+	outage := func(from, to float64) *Report {
+		b := standard()
+		b.noise = 2
+		sb := b.sample()
+		for i := range sb.requests {
+			every := to-from < 300 || i%30 == 0
+			if q := &sb.requests[i]; q.at >= from && q.at < to && every {
+				q.failed = true
+			}
+		}
+		r, err := compareSamples(standard().sample(), sb, options())
+		require.NoError(t, err)
+		return r
+	}
+	one, spread := row(t, outage(300, 320), "error_share", "mean"), row(t, outage(0, 600), "error_share", "mean")
+	require.InDelta(t, 0.0333, *one.Change, 0.001)
+	require.InDelta(t, 0.0333, *spread.Change, 0.001)
+	require.Equal(t, NotEnough, one.Answer)
+	require.Equal(t, Worse, spread.Answer)
 }
 
 func TestFewRequestsAreNotEnough(t *testing.T) {
@@ -287,7 +310,7 @@ func write(t *testing.T, l load, change func(*results.Info)) *results.Run {
 func TestResultsDirectories(t *testing.T) {
 	a, b := standard(), standard()
 	a.n, b.n = 1200, 1200
-	b.noise, b.slower = 2, 1.5
+	b.noise, b.slower, b.errors = 2, 1.5, 0.03
 	ra := write(t, a, nil)
 	rb := write(t, b, func(info *results.Info) {
 		info.Versions["k6"] = "v2"
@@ -299,7 +322,9 @@ func TestResultsDirectories(t *testing.T) {
 	require.Equal(t, 1200, r.PairedRows)
 	x := row(t, r, "ttft", "p50")
 	require.Equal(t, int64(1200), x.NA, "no warmup, no retries")
-	require.InDelta(t, 1.5, *x.Change, 0.1)
+	require.InDelta(t, 1.5, *x.Change, 0.12)
+	require.Equal(t, int64(1200), x.NB, "failed ones count as slower than any")
+	require.Nil(t, row(t, r, "ttft", "p99").B)
 	require.InDelta(t, 5, *row(t, r, "requests_per_second", "mean").A, 0)
 	require.Equal(t, Same, row(t, r, "output_tokens_per_second", "mean").Answer)
 	require.Len(t, r.PooledITL, 3)
@@ -309,7 +334,7 @@ func TestResultsDirectories(t *testing.T) {
 	text := r.Text()
 	require.Contains(t, text, "B is worse\n")
 	require.Regexp(t, `(?m)^ttft +p50 +[\d.]+ +[\d.]+ +\+[45]\d\.\d % +.* worse$`, text)
-	require.Regexp(t, `(?m)^error_share +mean +0 +0 +\+0\.00 pp .* same$`, text)
+	require.Regexp(t, `(?m)^error_share +mean +0 +0\.0\d+ +\+[234]\.\d\d pp .* worse$`, text)
 	require.Contains(t, r.Markdown(), "| ttft | p50 | ")
 	require.NotContains(t, r.Markdown(), "\t")
 

@@ -15,7 +15,7 @@ type Options struct {
 	ErrorMargin float64
 	// Confidence of the intervals and of the comparison as a whole; 0 means 0.95.
 	Confidence float64
-	// BlockSeconds is the mean length of the bootstrap's blocks; 0 means a twentieth of the phase. It has to be longer than
+	// BlockSeconds is the mean length of the bootstrap's blocks; 0 means a fifteenth of the phase. It has to be longer than
 	// an overload lasts, and short enough to leave at least eight of them.
 	BlockSeconds float64
 	// Resamples of the bootstrap; 0 means 1000.

@@ -58,24 +58,24 @@ func value(v *float64) string {
 
 // head is the answer and what it rests on.
 func (r *Report) head() []string {
-	lines := []string{
-		fmt.Sprintf("B is %s", map[Answer]string{
-			Better: "better", Worse: "worse", Same: fmt.Sprintf("the same within ±%.3g %%", 100*r.Margin),
-			NotEnough: "neither shown to differ nor to be the same: not enough evidence",
-			Mixed:     "better in some metrics and worse in others",
-		}[r.Answer]),
-		fmt.Sprintf("A: %s", r.A), fmt.Sprintf("B: %s", r.B),
-	}
+	answer := map[Answer]string{
+		Better: "better", Worse: "worse", Same: fmt.Sprintf("the same within ±%.3g %%", 100*r.Margin),
+		NotEnough: "neither shown to differ nor to be the same: not enough evidence",
+		Mixed:     "better in some metrics and worse in others",
+	}[r.Answer]
 	paired := "independent runs"
 	if r.PairedRows > 0 {
 		paired = fmt.Sprintf("%d rows replayed by both", r.PairedRows)
 	}
-	return append(lines, fmt.Sprintf("phase %s, %d blocks of %.3g s, %.3g %% confidence, %s",
-		r.Phase, r.Blocks, r.BlockSeconds, 100*r.Confidence, paired))
+	return []string{
+		"B is " + answer, "A: " + r.A, "B: " + r.B,
+		fmt.Sprintf("phase %s, %d blocks of %.3g s, %.3g %% confidence, %s",
+			r.Phase, r.Blocks, r.BlockSeconds, 100*r.Confidence, paired),
+	}
 }
 
 func (r *Report) foot() []string {
-	var lines []string
+	lines := make([]string, 0, len(r.PooledITL)+len(r.Differences)+len(r.Labels)+len(r.Warnings))
 	for _, p := range r.PooledITL {
 		lines = append(lines, fmt.Sprintf("ITL %s over all gaps: %.4g ms and %.4g ms (%+.1f %%)", p.Statistic, p.A, p.B, 100*(p.Ratio-1)))
 	}

@@ -1,0 +1,93 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/safeqps/xk6-safeqps/gate/capacity"
+)
+
+// Capacity is what one replica carries, measured at its Safe QPS.
+type Capacity struct {
+	// SafeQPS of one replica, in requests per second.
+	SafeQPS float64 `json:"safe_qps"`
+	// Confirmed says that SafeQPS passed at the contract's full length; a plan on one that did not says so.
+	Confirmed bool `json:"confirmed"`
+	// OutputTokensPerSecond and PromptTokensPerSecond at SafeQPS; absent where not measured.
+	OutputTokensPerSecond *float64 `json:"output_tokens_per_second,omitempty"`
+	PromptTokensPerSecond *float64 `json:"prompt_tokens_per_second,omitempty"`
+	// MeanInFlight requests at SafeQPS and their mean E2E in seconds. Both, measured apart, make Little's law a check.
+	MeanInFlight   *float64 `json:"mean_in_flight,omitempty"`
+	MeanE2ESeconds *float64 `json:"mean_e2e_seconds,omitempty"`
+}
+
+// FromResult takes the capacity of a replica from the result of a search on one replica. It is an error where no rate
+// passed.
+func FromResult(r *capacity.Result) (Capacity, error) {
+	if r.SafeQPS == nil {
+		return Capacity{}, fmt.Errorf("plan: the search found no Safe QPS (%s)", r.Status)
+	}
+	c := Capacity{
+		SafeQPS: *r.SafeQPS, Confirmed: r.Confirmed, OutputTokensPerSecond: r.OutputTokensPerSecond,
+		PromptTokensPerSecond: r.PromptTokensPerSecond, MeanInFlight: r.MeanInFlight,
+	}
+	const milliseconds = 1000 // in a second
+	if q, ok := r.Latencies["e2e"]; ok && q.N > 0 && q.Mean > 0 {
+		seconds := q.Mean / milliseconds
+		c.MeanE2ESeconds = &seconds
+	}
+	return c, nil
+}
+
+// FromEnvelope takes the capacity from the entry of a workload and an arrival process; arrivals "" means the entry with
+// the lowest Safe QPS, which is the safe choice.
+func FromEnvelope(e *capacity.Envelope, workload, arrivals string) (Capacity, error) {
+	var found *capacity.EnvelopeEntry
+	for i := range e.Entries {
+		entry := &e.Entries[i]
+		if (workload != "" && entry.Workload != workload) || (arrivals != "" && entry.Arrivals != arrivals) {
+			continue
+		}
+		if entry.Result.SafeQPS == nil {
+			return Capacity{}, fmt.Errorf("plan: the envelope has no Safe QPS for %s, %s (%s)",
+				entry.Workload, entry.Arrivals, entry.Result.Status)
+		}
+		if found == nil || *entry.Result.SafeQPS < *found.Result.SafeQPS {
+			found = entry
+		}
+	}
+	if found == nil {
+		return Capacity{}, fmt.Errorf("plan: the envelope has no entry for workload %q, arrivals %q", workload, arrivals)
+	}
+	return FromResult(&found.Result)
+}
+
+// PeakRate is the highest mean rate of arrivals, per second, over any window of the given length; due are their times from
+// the start of the trace, in order. Where the window is longer than the trace it is an error: such a rate was never seen.
+func PeakRate(due []time.Duration, window time.Duration) (float64, error) {
+	if window <= 0 {
+		return 0, fmt.Errorf("plan: window is %v, expected more than 0", window)
+	}
+	if len(due) == 0 {
+		return 0, errors.New("plan: the trace has no arrivals")
+	}
+	if span := due[len(due)-1] - due[0]; span < window {
+		return 0, fmt.Errorf("plan: the trace spans %v, shorter than the window of %v", span, window)
+	}
+	most, first, before := 0, 0, due[0]
+	for i, at := range due {
+		if at < before {
+			return 0, fmt.Errorf("plan: arrival %d of the trace is before the one before it", i)
+		}
+		before = at
+		for at-due[first] >= window {
+			first++
+		}
+		most = max(most, i-first+1)
+	}
+	return float64(most) / window.Seconds(), nil
+}
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
