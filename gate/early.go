@@ -9,7 +9,6 @@ import (
 	"github.com/safeqps/xk6-safeqps/gate/capacity"
 	"github.com/safeqps/xk6-safeqps/gate/contract"
 	"github.com/safeqps/xk6-safeqps/gate/results"
-	"github.com/safeqps/xk6-safeqps/gate/verdict"
 )
 
 // stopEarlyVariable is the environment variable by which a capacity search asks a probe to end once it has certainly
@@ -94,14 +93,18 @@ func (c *earlyCriterion) exceeded(r *results.Request) bool {
 	return known && !met
 }
 
+// firstLook is the part of a probe's planned requests (a twentieth) before which nothing is decided: docs/capacity-search.md shows how
+// often early decisions err.
+const firstLook = 20
+
 // certain is the first criterion that has certainly failed.
 func (e *earlyStop) certain(now time.Time) *abort.Tripped {
 	for _, c := range e.criteria {
-		if c.over == 0 {
+		if c.over == 0 || int64(len(c.marks))*firstLook < e.planned {
 			continue
 		}
 		why := capacity.EarlyFail(capacity.EarlySample{
-			Over: c.over, N: int64(len(c.marks)), Planned: e.planned, Inflation: verdict.VarianceInflation(c.marks),
+			Over: c.over, N: int64(len(c.marks)), Planned: e.planned, Inflation: capacity.EarlyInflation(c.marks),
 		}, c.allowed, e.confidence)
 		if why != capacity.NotYet {
 			return &abort.Tripped{
