@@ -428,6 +428,10 @@ func (o *Output) sample(s metrics.Sample) {
 		}
 	case name == gapsName:
 		o.keep(o.writer.Event(results.Event{Time: s.Time, Kind: results.EventScrapeGap, Message: tag(s.Tags, "reason")}))
+	case (strings.HasPrefix(name, serverPrefix) || strings.HasPrefix(name, clientPrefix)) && !results.PlausibleGauge(s.Value):
+		o.keep(o.writer.Event(results.Event{
+			Time: s.Time, Kind: results.EventScrapeGap, Message: fmt.Sprintf("%s was %v, which is no measurement", name, s.Value),
+		}))
 	case strings.HasPrefix(name, serverPrefix):
 		o.seconds.gauge(s, strings.TrimPrefix(name, serverPrefix), true)
 	case name == clientPrefix+"timer_delay":

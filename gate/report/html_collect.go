@@ -234,6 +234,9 @@ func tokenCount(n results.Int) int32 {
 }
 
 func (c *collector) read() error {
+	if !c.run.Info.Ended.IsZero() && !c.source.Recorded() {
+		c.run.Notes = append(c.run.Notes, results.NotRecorded)
+	}
 	torn, err := c.source.Requests(func(r *results.Request) error {
 		if r.Attempt > 1 {
 			return nil // a retry is no arrival

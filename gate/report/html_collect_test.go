@@ -3,7 +3,6 @@ package report
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,7 +30,11 @@ func handmade(tb testing.TB, info results.Info, requests []results.Request, samp
 	for _, s := range samples {
 		require.NoError(tb, w.Sample(s))
 	}
-	require.NoError(tb, w.Close(syntheticStart.Add(time.Minute), nil))
+	ended := syntheticStart.Add(time.Minute)
+	if n := len(samples); n > 0 && samples[n-1].Time.After(ended) {
+		ended = samples[n-1].Time
+	}
+	require.NoError(tb, w.Close(ended, nil))
 	return dir
 }
 
@@ -217,7 +220,7 @@ func TestSeriesKeepsPeaks(t *testing.T) {
 		case 777:
 			depth = 0
 		}
-		samples = append(samples, results.Sample{Time: at(float64(i)), Offered: &offered, Server: map[string]float64{"queue_depth": depth, "odd": math.MaxFloat64}})
+		samples = append(samples, results.Sample{Time: at(float64(i)), Offered: &offered, Server: map[string]float64{"queue_depth": depth, "odd": 1e15}})
 	}
 	run := collect(t, handmade(t, results.Info{Started: at(-2)}, nil, samples)).Runs[0]
 	require.Equal(t, 10.0, run.Series.BinSeconds)
@@ -276,14 +279,29 @@ func TestCollectFindsProbes(t *testing.T) {
 	require.ErrorContains(t, err, "is no results directory and holds none")
 	_, err = Collect([]string{filepath.Join(dir, "none")})
 	require.ErrorContains(t, err, "none")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "chat/probe-01", results.RequestsFile), []byte("{\"outcome\":\"ok\"}\n"), 0o600))
+	_, err = Collect([]string{dir})
+	require.ErrorContains(t, err, "requests.jsonl: it is not the file that the run wrote")
+	forgetFiles(t, filepath.Join(dir, "chat/probe-01"))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "chat/probe-01", results.RequestsFile), []byte("{\"outcome\":\"ok\"}\nnonsense\n"), 0o600))
 	_, err = Collect([]string{dir})
 	require.ErrorContains(t, err, "requests.jsonl:2")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "chat/probe-01", results.RequestsFile), []byte("{\"outcome\":\"ok\",\"start\":\"2026-03-01T09:00:00Z\"}\n{\"outc"), 0o600))
-	require.Equal(t, []string{"the last line of requests.jsonl is torn and was left out"}, collect(t, dir).Runs[0].Notes)
+	require.Equal(t, []string{results.NotRecorded, "the last line of requests.jsonl is torn and was left out"}, collect(t, dir).Runs[0].Notes)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "chat/probe-01", results.VerdictFile), []byte("{"), 0o600))
 	_, err = Collect([]string{dir})
 	require.Error(t, err)
+}
+
+// forgetFiles makes a directory one of a version that recorded nothing about its files.
+func forgetFiles(t *testing.T, dir string) {
+	t.Helper()
+	run, err := results.Open(dir)
+	require.NoError(t, err)
+	run.Info.Files = nil
+	content, err := json.Marshal(run.Info)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, results.RunFile), content, 0o600))
 }
 
 // TestCollectJudges: a run that was killed has no verdict.json, and carries its contract.

@@ -183,7 +183,7 @@ func (s synthetic) result() *verdict.Result {
 		c := verdict.Criterion{
 			Name: name, Section: "capacity_gate", Limit: text, LimitValue: &value, Measured: &measured, Unit: unit, N: n, Over: over, Verdict: status,
 		}
-		low, high := float64(over)/float64(n)*0.8, float64(over+3)/float64(n)*1.1
+		low, high := float64(over)/float64(n)*0.8, min(1, float64(over+3)/float64(n)*1.1)
 		c.OverLow, c.OverHigh = &low, &high
 		return c
 	}

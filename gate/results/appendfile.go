@@ -16,6 +16,8 @@ type appendFile struct {
 	size int64
 	buf  []byte
 	err  error
+	// written adds up what is in the file, for run.json.
+	written *tally
 }
 
 // bufferLimit is the number of buffered bytes at which a file is written before its owner asks for it: about
@@ -29,7 +31,7 @@ func createAppendFile(path string) (*appendFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("results: %w", err)
 	}
-	return &appendFile{path: path, file: file}, nil
+	return &appendFile{path: path, file: file, written: newTally()}, nil
 }
 
 // flush writes what is buffered.
@@ -44,6 +46,7 @@ func (a *appendFile) flush() error {
 	_, err := a.file.WriteAt(a.buf, a.size)
 	if err == nil {
 		a.size += int64(len(a.buf))
+		a.written.add(a.buf, int64(bytes.Count(a.buf, []byte{'\n'})))
 		a.buf = a.buf[:0]
 		return nil
 	}
@@ -61,6 +64,7 @@ func (a *appendFile) keepWholeLines() {
 			break
 		}
 		a.size += int64(len(line))
+		a.written.add(line, 1)
 	}
 	if err := a.file.Truncate(a.size); err != nil {
 		a.err = fmt.Errorf("%w (and its last line may be torn: %w)", a.err, cause(err))

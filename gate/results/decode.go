@@ -12,6 +12,7 @@ import (
 // classes, …), so that a million requests do not hold a million strings.
 type requestParser struct {
 	texts map[string]string
+	run   lifetime
 }
 
 // maxInterned bounds the memory of repeated texts; beyond it each line has texts of its own.
@@ -79,15 +80,19 @@ func (p *requestParser) parse(line []byte, r *Request) error {
 func (p *requestParser) field(s *scanner, key string, r *Request) error {
 	switch key {
 	case keyRow:
-		return s.intInto(&r.Row)
+		return s.wholeInto(&r.Row, maxRow)
 	case keyAttempt:
 		var attempt int64
-		err := s.intInto(&attempt)
+		err := s.wholeInto(&attempt, maxAttempt)
 		r.Attempt = int(attempt)
 		return err
 	case keyStatus:
 		var status int64
-		err := s.intInto(&status)
+		literal := s.literal()
+		err := parseInt(literal, &status)
+		if err == nil && (status < 0 || status > maxStatus) {
+			err = fmt.Errorf("found %q, expected an HTTP status from 0 to %d", literal, maxStatus)
+		}
 		r.Status = int(status)
 		return err
 	case keyScenario:
@@ -111,9 +116,9 @@ func (p *requestParser) field(s *scanner, key string, r *Request) error {
 		r.RequestID = string(text) // unique: not worth keeping
 		return err
 	case keyDue:
-		return s.timeInto(&r.Due)
+		return p.timeInto(s, &r.Due, scheduleSlack)
 	case keyStart:
-		return s.timeInto(&r.Start)
+		return p.timeInto(s, &r.Start, clockSlack)
 	case keyOutcome:
 		text, err := s.text()
 		if err != nil {
@@ -122,29 +127,29 @@ func (p *requestParser) field(s *scanner, key string, r *Request) error {
 		r.Outcome, err = ParseOutcome(string(text))
 		return err
 	case keyTTFT:
-		return s.numberInto(&r.TTFT)
+		return s.millisInto(&r.TTFT, 0)
 	case keyTTFTText:
-		return s.numberInto(&r.TTFTText)
+		return s.millisInto(&r.TTFTText, 0)
 	case keyTPOT:
-		return s.numberInto(&r.TPOT)
+		return s.millisInto(&r.TPOT, 0)
 	case keyE2E:
-		return s.numberInto(&r.E2E)
+		return s.millisInto(&r.E2E, 0)
 	case keyElapsed:
-		return s.numberInto(&r.Elapsed)
+		return s.millisInto(&r.Elapsed, 0)
 	case keyScheduleDelay:
-		return s.numberInto(&r.ScheduleDelay)
+		return s.millisInto(&r.ScheduleDelay, -maxMillis) // some send before the due time
 	case keyOutputTPS:
-		return s.numberInto(&r.OutputTPS)
+		return s.numberInto(&r.OutputTPS, "tokens per second", 0, maxRate)
 	case keyITLP50:
-		return s.numberInto(&r.ITLP50)
+		return s.millisInto(&r.ITLP50, 0)
 	case keyITLP99:
-		return s.numberInto(&r.ITLP99)
+		return s.millisInto(&r.ITLP99, 0)
 	case keyITLMax:
-		return s.numberInto(&r.ITLMax)
+		return s.millisInto(&r.ITLMax, 0)
 	case keyITLCount:
-		return s.intInto(&r.ITLCount)
+		return s.wholeInto(&r.ITLCount, maxCount)
 	case keyChunks:
-		return s.intInto(&r.Chunks)
+		return s.wholeInto(&r.Chunks, maxCount)
 	case keyPromptAsked:
 		return s.countInto(&r.PromptAsked)
 	case keyPrompt:
@@ -158,7 +163,7 @@ func (p *requestParser) field(s *scanner, key string, r *Request) error {
 	case keyReasoning:
 		return s.countInto(&r.Reasoning)
 	case keyCost:
-		return s.numberInto(&r.Cost)
+		return s.numberInto(&r.Cost, "a number", 0, maxCost)
 	case keyGoodput:
 		literal := s.literal()
 		switch string(literal) {
@@ -309,17 +314,25 @@ func parseNumber(b []byte) (float64, error) {
 	return v, nil
 }
 
-func (s *scanner) numberInto(to *Number) error {
-	v, err := parseNumber(s.literal())
+// numberInto reads a number between two bounds.
+func (s *scanner) numberInto(to *Number, what string, low, high float64) error {
+	literal := s.literal()
+	v, err := parseNumber(literal)
 	if err != nil {
 		return err
+	}
+	if v < low || v > high {
+		return fmt.Errorf("found %q, expected %s from %v to %v", literal, what, low, high)
 	}
 	*to = Num(v)
 	return nil
 }
 
-func (s *scanner) intInto(to *int64) error {
-	literal := s.literal()
+func (s *scanner) millisInto(to *Number, low float64) error {
+	return s.numberInto(to, "milliseconds", low, maxMillis)
+}
+
+func parseInt(literal []byte, to *int64) error {
 	if value, n := digits(literal); n > 0 && n == len(literal) {
 		*to = value
 		return nil
@@ -332,9 +345,29 @@ func (s *scanner) intInto(to *int64) error {
 	return nil
 }
 
+// wholeInto reads a count, or a number of a list.
+func (s *scanner) wholeInto(to *int64, high int64) error {
+	literal := s.literal()
+	if err := parseInt(literal, to); err != nil {
+		return err
+	}
+	if countBetween(*to, high) != nil {
+		return fmt.Errorf("found %q, expected a count from 0 to %s", literal, countText(high))
+	}
+	return nil
+}
+
 func (s *scanner) countInto(to *Int) error {
 	to.Known = true
-	return s.intInto(&to.Value)
+	return s.wholeInto(&to.Value, maxCount)
+}
+
+// timeInto reads an instant of the run.
+func (p *requestParser) timeInto(s *scanner, to *time.Time, slack time.Duration) error {
+	if err := s.timeInto(to); err != nil {
+		return err
+	}
+	return p.run.check(*to, slack)
 }
 
 func (s *scanner) timeInto(to *time.Time) error {

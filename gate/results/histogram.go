@@ -1,14 +1,12 @@
 package results
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -203,7 +201,7 @@ type histogramEntry struct {
 	HDR string `json:"hdr"`
 }
 
-func writeHistograms(dir, metric string, histograms []*Histogram) error {
+func writeHistograms(dir, metric string, histograms []*Histogram) (FileRecord, error) {
 	file := histogramFile{Schema: Schema, Metric: metric, Unit: histogramUnit}
 	slices.SortFunc(histograms, func(a, b *Histogram) int {
 		return cmp.Or(cmp.Compare(a.Phase, b.Phase), cmp.Compare(a.Step, b.Step), cmp.Compare(a.Class, b.Class))
@@ -211,7 +209,7 @@ func writeHistograms(dir, metric string, histograms []*Histogram) error {
 	for _, h := range histograms {
 		encoded, err := h.hdr.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
 		if err != nil {
-			return fmt.Errorf("results: histogram of %s: %w", metric, err)
+			return FileRecord{}, fmt.Errorf("results: histogram of %s: %w", metric, err)
 		}
 		file.Histograms = append(file.Histograms, histogramEntry{
 			Phase: h.Phase, Step: h.Step, Class: h.Class, Count: h.Count(), AboveRange: h.AboveRange,
@@ -219,25 +217,24 @@ func writeHistograms(dir, metric string, histograms []*Histogram) error {
 			P95: h.hdr.ValueAtPercentile(95), P99: h.hdr.ValueAtPercentile(99), Max: h.hdr.Max(), HDR: string(encoded),
 		})
 	}
-	return writeAtomically(filepath.Join(dir, HistogramDir, metric+".json"), func(w io.Writer) error {
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", " ")
-		return encoder.Encode(file)
-	})
+	var content bytes.Buffer
+	encoder := json.NewEncoder(&content)
+	encoder.SetIndent("", " ")
+	if err := encoder.Encode(file); err != nil {
+		return FileRecord{}, fmt.Errorf("results: histogram of %s: %w", metric, err)
+	}
+	return recordOf(content.Bytes()), WriteFile(filepath.Join(dir, HistogramDir, metric+".json"), content.Bytes())
 }
 
 // readHistograms returns nil where there is no file: the metric was never measured.
-func readHistograms(dir, metric string) ([]*Histogram, error) {
-	path := filepath.Join(dir, HistogramDir, metric+".json")
-	content, err := os.ReadFile(path) //nolint:gosec // the directory is the user's choice
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("results: %w", err)
+func (run *Run) readHistograms(metric string) ([]*Histogram, error) {
+	path := filepath.Join(run.Dir, HistogramDir, metric+".json")
+	content, err := run.histogramFile(metric)
+	if content == nil || err != nil {
+		return nil, err
 	}
 	var file histogramFile
-	if err := json.Unmarshal(content, &file); err != nil {
+	if err := DecodeJSON(content, &file); err != nil {
 		return nil, fmt.Errorf("results: %s: %w", path, err)
 	}
 	if err := checkSchema(path, file.Schema); err != nil {
@@ -247,7 +244,13 @@ func readHistograms(dir, metric string) ([]*Histogram, error) {
 		return nil, fmt.Errorf("results: %s: unit is %q, expected %q", path, file.Unit, histogramUnit)
 	}
 	histograms := make([]*Histogram, 0, len(file.Histograms))
+	seen := make(map[HistogramKey]bool)
 	for i, entry := range file.Histograms {
+		key := HistogramKey{file.Metric, entry.Phase, entry.Step, entry.Class}
+		if err := entry.check(key, seen); err != nil {
+			return nil, fmt.Errorf("results: %s: histogram %d: %w", path, i+1, err)
+		}
+		seen[key] = true
 		decoded, err := hdrhistogram.Decode([]byte(entry.HDR))
 		if err != nil {
 			return nil, fmt.Errorf("results: %s: histogram %d: %w", path, i+1, err)
@@ -257,9 +260,19 @@ func readHistograms(dir, metric string) ([]*Histogram, error) {
 				path, i+1, decoded.TotalCount(), entry.Count)
 		}
 		histograms = append(histograms, &Histogram{
-			HistogramKey: HistogramKey{file.Metric, entry.Phase, entry.Step, entry.Class},
-			hdr:          decoded, AboveRange: entry.AboveRange,
+			HistogramKey: key, hdr: decoded, AboveRange: entry.AboveRange,
 		})
 	}
 	return histograms, nil
+}
+
+// check looks at what stands beside the histogram itself.
+func (e *histogramEntry) check(key HistogramKey, seen map[HistogramKey]bool) error {
+	if seen[key] {
+		return fmt.Errorf("it is the second of phase %q, step %q, class %q, expected one", key.Phase, key.Step, key.Class)
+	}
+	if err := keyed("count", countBetween(e.Count, maxCount)); err != nil {
+		return err
+	}
+	return keyed("above_range", countBetween(e.AboveRange, e.Count))
 }

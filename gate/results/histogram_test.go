@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -63,7 +64,7 @@ func TestMergedHistogramsAreTheHistogramOfAll(t *testing.T) {
 
 func TestHistogramFilesKeepEveryValue(t *testing.T) {
 	dir := t.TempDir()
-	w, err := Create(dir, Info{}, Options{})
+	w, err := Create(dir, Info{Started: noon}, Options{})
 	require.NoError(t, err)
 	gaps := []float64{0.5, 10, 10, 81.3, 5e6}
 	require.NoError(t, w.RecordITL("steady", "", "b", gaps))
@@ -92,7 +93,7 @@ func TestHistogramsAreCapped(t *testing.T) {
 	}
 	require.Equal(t, maxHistograms, w.histogramCount)
 	require.LessOrEqual(t, len(w.groups), maxHistograms+1)
-	require.NoError(t, w.Close(noon, nil))
+	require.NoError(t, w.Close(time.Now(), nil))
 	run, err := Open(dir)
 	require.NoError(t, err)
 	events, _, err := run.Events()

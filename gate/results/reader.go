@@ -3,7 +3,6 @@ package results
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -30,11 +29,14 @@ func Open(dir string) (*Run, error) {
 		return nil, fmt.Errorf("results: %w", err)
 	}
 	run := &Run{Dir: dir}
-	if err := json.Unmarshal(content, &run.Info); err != nil {
+	if err := DecodeJSON(content, &run.Info); err != nil {
 		return nil, fmt.Errorf("results: %s: %w", path, err)
 	}
 	if err := checkSchema(path, run.Info.Schema); err != nil {
 		return nil, err
+	}
+	if err := run.Info.check(); err != nil {
+		return nil, fmt.Errorf("results: %s: %w", path, err)
 	}
 	return run, nil
 }
@@ -56,10 +58,8 @@ const maxLine = 1 << 20
 // Requests calls yield for each line of requests.jsonl, in the order of the file, which is that of the requests'
 // ends. The request is only valid during the call. An error of yield ends the reading and is returned as it is.
 func (run *Run) Requests(yield func(*Request) error) (Torn, error) {
-	var (
-		parser  requestParser
-		request Request
-	)
+	var request Request
+	parser := requestParser{run: run.Info.lifetime()}
 	return run.lines(RequestsFile, func(line []byte) error { return parser.parse(line, &request) },
 		func() error { return yield(&request) })
 }
@@ -69,7 +69,10 @@ func (run *Run) Series(yield func(*Sample) error) (Torn, error) {
 	var sample Sample
 	return run.lines(SeriesFile, func(line []byte) error {
 		sample = Sample{}
-		return json.Unmarshal(line, &sample)
+		if err := DecodeJSON(line, &sample); err != nil {
+			return err
+		}
+		return sample.check(run.Info.lifetime())
 	}, func() error { return yield(&sample) })
 }
 
@@ -81,7 +84,10 @@ func (run *Run) Events() ([]Event, Torn, error) {
 	)
 	torn, err := run.lines(EventsFile, func(line []byte) error {
 		event = Event{}
-		return json.Unmarshal(line, &event)
+		if err := DecodeJSON(line, &event); err != nil {
+			return err
+		}
+		return event.check(run.Info.lifetime())
 	}, func() error {
 		events = append(events, event)
 		return nil
@@ -91,11 +97,12 @@ func (run *Run) Events() ([]Event, Torn, error) {
 
 // Histograms returns the histograms of one metric: nil where it was never measured.
 func (run *Run) Histograms(metric string) ([]*Histogram, error) {
-	return readHistograms(run.Dir, metric)
+	return run.readHistograms(metric)
 }
 
 // lines calls parse, and then yield, for each line of a file. What is wrong with a line is told with its number,
-// unless it is the last one and its newline is missing.
+// unless it is the last one and its newline is missing. At the end the file is compared with what run.json says of it: what
+// was yielded before counts only if no error follows.
 func (run *Run) lines(name string, parse func([]byte) error, yield func() error) (Torn, error) {
 	path := filepath.Join(run.Dir, name)
 	file, err := os.Open(path) //nolint:gosec // the directory is the user's choice
@@ -106,6 +113,11 @@ func (run *Run) lines(name string, parse func([]byte) error, yield func() error)
 		return 0, fmt.Errorf("results: %w", err)
 	}
 	defer file.Close() //nolint:errcheck // only read from
+	record, err := run.recorded(name, path)
+	if err != nil {
+		return 0, err
+	}
+	read := newTally()
 
 	reader := bufio.NewReaderSize(file, maxLine)
 	for number := 1; ; number++ {
@@ -114,9 +126,15 @@ func (run *Run) lines(name string, parse func([]byte) error, yield func() error)
 		case errors.Is(err, bufio.ErrBufferFull):
 			return 0, fmt.Errorf("results: %s:%d: the line is longer than %d bytes", path, number, maxLine)
 		case errors.Is(err, io.EOF):
+			if record != nil {
+				return 0, record.checkLines(path, read, line)
+			}
 			return lastLine(line, parse, yield)
 		case err != nil:
 			return 0, fmt.Errorf("results: %s: %w", path, err)
+		}
+		if record != nil {
+			read.add(line, 1)
 		}
 		if err := parse(bytes.TrimSuffix(line, []byte{'\n'})); err != nil {
 			return 0, fmt.Errorf("results: %s:%d: %w", path, number, err)

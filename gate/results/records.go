@@ -183,6 +183,9 @@ type Info struct {
 	IdealPrefixHitRatio *float64 `json:"ideal_prefix_hit_ratio,omitempty"`
 	// Workload names the trace or generator, for people.
 	Workload string `json:"workload,omitempty"`
+
+	// Files are what the files held when the run ended, by their names in the directory. Close fills it in.
+	Files map[string]FileRecord `json:"files,omitempty"`
 }
 
 // Labels that qualify a result. They are free text; these are the ones that this module sets itself.

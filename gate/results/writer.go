@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,6 +44,7 @@ type Writer struct {
 	histogramCount int
 	histogramsDone time.Time // when they were last written
 	histogramErr   error
+	histogramFiles map[string]FileRecord // of those that were written, by name
 	capReported    bool
 	closed         bool
 }
@@ -54,10 +56,14 @@ func Create(dir string, info Info, options Options) (*Writer, error) {
 		return nil, err
 	}
 	info.Schema = Schema
+	info.Files = nil // those of this run are known at its end
 	if info.Started.IsZero() {
 		info.Started = time.Now()
 	}
-	w := &Writer{dir: dir, interval: options.HistogramInterval, info: info, groups: make(map[groupKey]*histogramGroup)}
+	w := &Writer{
+		dir: dir, interval: options.HistogramInterval, info: info, groups: make(map[groupKey]*histogramGroup),
+		histogramFiles: make(map[string]FileRecord),
+	}
 	if w.interval == 0 {
 		w.interval = defaultHistogramInterval
 	}
@@ -366,9 +372,11 @@ func (w *Writer) writeHistograms() error {
 		if !changed {
 			continue
 		}
-		if err := writeHistograms(w.dir, metric, histograms); err != nil {
+		record, err := writeHistograms(w.dir, metric, histograms)
+		if err != nil {
 			return err
 		}
+		w.histogramFiles[histogramName(metric)] = record
 		for _, h := range histograms {
 			h.changed = false
 		}
@@ -389,7 +397,17 @@ func (w *Writer) Close(ended time.Time, finish func(*Info)) error {
 	if finish != nil {
 		finish(&w.info)
 	}
-	return errors.Join(w.closeFiles(), w.writeHistograms(), w.writeInfo())
+	err := errors.Join(w.closeFiles(), w.writeHistograms())
+	w.recordFiles()
+	return errors.Join(err, w.writeInfo())
+}
+
+// recordFiles puts into run.json what the files hold. What could not be written is not in them.
+func (w *Writer) recordFiles() {
+	w.info.Files = maps.Clone(w.histogramFiles)
+	for name, file := range map[string]*appendFile{RequestsFile: w.requests, SeriesFile: w.series, EventsFile: w.events} {
+		w.info.Files[name] = file.written.record()
+	}
 }
 
 func (w *Writer) closeFiles() error {

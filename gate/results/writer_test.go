@@ -131,20 +131,20 @@ func TestWriterRoundTrip(t *testing.T) {
 
 func TestNonEmptyDirectoryIsNotOverwritten(t *testing.T) {
 	dir := t.TempDir()
-	w, err := Create(dir, Info{}, Options{})
+	w, err := Create(dir, Info{Started: noon}, Options{})
 	require.NoError(t, err, "an empty directory is fine")
 	require.NoError(t, w.Request(numbered(1)))
 	require.NoError(t, w.Close(noon, nil))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "mine.txt"), []byte("x"), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, VerdictFile), []byte("{}"), 0o600))
 
-	_, err = Create(dir, Info{}, Options{})
+	_, err = Create(dir, Info{Started: noon}, Options{})
 	require.EqualError(t, err, "results: directory "+dir+
 		" is not empty: give another one, or overwrite=true to replace the results in it")
 	all, _ := readAll(t, dir)
 	require.Len(t, all, 1, "the refusal left the old run alone")
 
-	w, err = Create(dir, Info{}, Options{Overwrite: true})
+	w, err = Create(dir, Info{Started: noon}, Options{Overwrite: true})
 	require.NoError(t, err)
 	require.NoError(t, w.Close(noon, nil))
 	all, _ = readAll(t, dir)
@@ -156,7 +156,7 @@ func TestNonEmptyDirectoryIsNotOverwritten(t *testing.T) {
 
 func TestFlushWritesLinesAtOnceAndHistogramsAtTheirInterval(t *testing.T) {
 	dir := t.TempDir()
-	w, err := Create(dir, Info{}, Options{HistogramInterval: 10 * time.Second})
+	w, err := Create(dir, Info{Started: noon}, Options{HistogramInterval: 10 * time.Second})
 	require.NoError(t, err)
 	histogramCount := func() int64 {
 		run, err := Open(dir)
@@ -190,7 +190,7 @@ func TestFlushWritesLinesAtOnceAndHistogramsAtTheirInterval(t *testing.T) {
 
 func TestBufferIsBounded(t *testing.T) {
 	dir := t.TempDir()
-	w, err := Create(dir, Info{}, Options{})
+	w, err := Create(dir, Info{Started: noon}, Options{})
 	require.NoError(t, err)
 	for i := range int64(20_000) {
 		require.NoError(t, w.Request(numbered(i)))
@@ -251,7 +251,7 @@ func TestKilledRunKeepsWhatWasFlushed(t *testing.T) {
 // writeUntilFull runs against a limit on the size of files: the kernel then cuts a write short and refuses the rest,
 // exactly as a full disk does.
 func writeUntilFull(dir string) {
-	w, err := Create(dir, Info{}, Options{})
+	w, err := Create(dir, Info{Started: noon}, Options{})
 	fail(err)
 	signal.Ignore(syscall.SIGXFSZ)
 	fail(syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: sizeLimit, Max: sizeLimit}))
@@ -317,9 +317,10 @@ func TestReaderToleratesOnlyATornLastLine(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
-			w, err := Create(dir, Info{}, Options{})
+			w, err := Create(dir, Info{Started: noon}, Options{})
 			require.NoError(t, err)
 			require.NoError(t, w.Close(noon, nil))
+			forgetFiles(t, dir)
 			path := filepath.Join(dir, RequestsFile)
 			require.NoError(t, os.WriteFile(path, []byte(c.content), 0o600))
 			run, err := Open(dir)

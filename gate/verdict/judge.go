@@ -101,6 +101,12 @@ func (j *judge) read(out *Result) error {
 		return err
 	}
 	out.tornLine(results.EventsFile, torn)
+	if err := j.run.CheckHistograms(); err != nil {
+		return err
+	}
+	if !j.run.Info.Ended.IsZero() && !j.run.Recorded() {
+		out.warn("%s", results.NotRecorded)
+	}
 	out.tellEvents(events)
 	return nil
 }

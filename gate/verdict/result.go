@@ -137,7 +137,7 @@ func Read(path string) (*Result, error) {
 		return nil, fmt.Errorf("verdict: %w", err)
 	}
 	var r Result
-	if err := json.Unmarshal(content, &r); err != nil {
+	if err := results.DecodeJSON(content, &r); err != nil {
 		return nil, fmt.Errorf("verdict: %s: %w", path, err)
 	}
 	if r.Schema != Schema {
@@ -147,6 +147,9 @@ func Read(path string) (*Result, error) {
 		if err := status.check(); err != nil {
 			return nil, fmt.Errorf("%w in %s", err, path)
 		}
+	}
+	if err := r.check(); err != nil {
+		return nil, fmt.Errorf("verdict: %s: %w", path, err)
 	}
 	return &r, nil
 }
