@@ -58,7 +58,7 @@ func (j *job) text(from, to int, piece func(int) string) string {
 
 // reasoning is how many of the answer's tokens are reasoning.
 func (j *job) reasoning() int {
-	if !j.chat {
+	if j.api == completionsAPI {
 		return 0
 	}
 	return min(j.fault.ReasoningTokens, j.tokens)
@@ -71,7 +71,41 @@ func (j *job) sequenceBlocks(blockSize int) []uint64 {
 	for i := range j.tokens {
 		all = append(all, tokenID(j.word(i)))
 	}
-	return blockContents(all, blockSize)
+	blocks := blockContents(all, blockSize)
+	if len(blocks) > 0 && j.adapter != "" {
+		// An adapter computes other keys and values, so each has a prefix cache of its own, as in vLLM.
+		blocks[0] = mix64(blocks[0] ^ uint64(tokenID(j.adapter)))
+	}
+	return blocks
+}
+
+// dialect writes an answer in the form of one API.
+type dialect interface {
+	// begin writes the events that come with the headers, before there is any token.
+	begin() error
+	// first writes the events that come right before the first token.
+	first() error
+	// chunk writes the event that carries tokens from to to, all of them reasoning or none.
+	chunk(from, to int) error
+	// finish writes the events that end the output, and usage where it comes apart from the terminal event.
+	finish() error
+	// last writes the terminal event.
+	last() error
+	// failure is an error event.
+	failure(status int, message string) string
+	// whole is the answer in one piece.
+	whole() map[string]any
+}
+
+func newDialect(x *exchange) dialect {
+	switch x.j.api {
+	case responsesAPI:
+		return &responsesDialect{x: x}
+	case messagesAPI:
+		return &messagesDialect{x: x}
+	default:
+		return &openAIDialect{x: x}
+	}
 }
 
 // exchange is one request under way: it waits for tokens and writes them.
@@ -80,6 +114,7 @@ type exchange struct {
 	r   *http.Request
 	j   *job
 	out *eventWriter
+	dialect
 
 	// Where the tokens come from: the engine, or the clock at a fixed gap.
 	tokens *delivery
@@ -110,7 +145,8 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request, j *job, received ti
 			}
 		}()
 	}
-	x.out = newEventWriter(w, j, s.cfg.Model)
+	x.out = newEventWriter(w, j)
+	x.dialect = newDialect(x)
 	x.out.sleep = func(d time.Duration) bool { return s.sleep(r, d) }
 	if j.stream {
 		s.truths.begin(Truth{ID: j.id, ReceivedNS: received.UnixNano(), PromptTokens: len(j.prompt)})
@@ -232,6 +268,9 @@ func (x *exchange) stream() {
 		defer x.silence.Stop()
 	}
 	x.out.begin()
+	if err := x.begin(); err != nil {
+		return
+	}
 	if err := x.chunks(); err != nil {
 		return
 	}
@@ -252,8 +291,8 @@ func (x *exchange) chunks() error {
 		if err != nil {
 			return err
 		}
-		if sent == 0 && j.chat {
-			if err := x.send("role", 0, `{"role":"assistant","content":""}`, "null"); err != nil {
+		if sent == 0 {
+			if err := x.first(); err != nil {
 				return err
 			}
 		}
@@ -263,8 +302,7 @@ func (x *exchange) chunks() error {
 				n = min(n, r-sent) // a chunk is either reasoning or text
 			}
 			x.out.malformed = isAt(j.fault.MalformedAfter, chunks)
-			kind, delta := x.delta(sent, sent+n)
-			if err := x.send(kind, n, delta, "null"); err != nil {
+			if err := x.chunk(sent, sent+n); err != nil {
 				return err
 			}
 			x.out.malformed = false
@@ -288,12 +326,12 @@ func (x *exchange) disturb(n int) error {
 	}
 	switch {
 	case isAt(f.ErrorAfter, n):
-		body := errorBody(http.StatusInternalServerError, "simulated failure in the stream", nil)
-		if err := x.out.raw("data: " + string(body) + "\n\n"); err != nil {
+		event := x.failure(http.StatusInternalServerError, "simulated failure in the stream")
+		if err := x.out.raw(event); err != nil {
 			return err
 		}
 		x.note("error", 0, time.Now().UnixNano())
-		if f.ErrorDone {
+		if f.ErrorDone && x.j.usesDone() {
 			if err := x.out.raw("data: [DONE]\n\n"); err != nil {
 				return err
 			}
@@ -314,19 +352,8 @@ func (x *exchange) disturb(n int) error {
 // ending writes what comes after the last token.
 func (x *exchange) ending() error {
 	j := x.j
-	last := "{}"
-	if !j.chat {
-		last = ""
-	}
-	if err := x.send("finish", 0, last, `"`+j.reason+`"`); err != nil {
+	if err := x.finish(); err != nil {
 		return err
-	}
-	x.s.truths.update(j.id, func(t *Truth) { t.FinishReason = j.reason })
-	if j.usage {
-		if err := x.out.usageChunk(x.usage(j.tokens)); err != nil {
-			return err
-		}
-		x.note("usage", 0, x.out.sentNS)
 	}
 	if j.fault.DoneDelay > 0 {
 		if err := x.pause(time.Duration(j.fault.DoneDelay)); err != nil {
@@ -334,7 +361,7 @@ func (x *exchange) ending() error {
 		}
 	}
 	if !j.fault.NoDone {
-		if err := x.out.raw("data: [DONE]\n\n"); err != nil {
+		if err := x.last(); err != nil {
 			return err
 		}
 	}
@@ -344,26 +371,45 @@ func (x *exchange) ending() error {
 	return nil
 }
 
-// delta is the part of a chunk that carries tokens from to to: the delta object of a chat, the text of a completion.
-func (x *exchange) delta(from, to int) (kind, delta string) {
-	j := x.j
-	switch {
-	case !j.chat:
-		return "text", j.text(from, to, j.word)
-	case from < j.reasoning():
-		return "reasoning", `{"` + j.fault.ReasoningField + `":"` + j.text(from, to, j.word) + `"}`
-	case j.tool != "":
-		args := quote(j.text(from, to, j.argument))
-		if from == j.reasoning() {
-			return "tool_call", `{"tool_calls":[{"index":0,"id":"` + j.callID() + `","type":"function","function":{"name":` +
-				quote(j.tool) + `,"arguments":` + args + `}}]}`
-		}
-		return "tool_call", `{"tool_calls":[{"index":0,"function":{"arguments":` + args + `}}]}`
-	}
-	return "text", `{"content":"` + j.text(from, to, j.word) + `"}`
+// finished notes in the truth with which reason the answer ended.
+func (x *exchange) finished(reason string) {
+	x.s.truths.update(x.j.id, func(t *Truth) { t.FinishReason = reason })
 }
 
-func (j *job) callID() string { return "chatcmpl-tool-" + strings.TrimPrefix(j.id, "chatcmpl-")[16:] }
+// callID names the tool call of an answer.
+func (j *job) callID() string {
+	prefix := "call_"
+	switch j.api {
+	case chatAPI:
+		prefix = "chatcmpl-tool-"
+	case messagesAPI:
+		prefix = "toolu_"
+	default:
+	}
+	return prefix + j.id[len(j.id)-16:]
+}
+
+// kind is what token i is: reasoning, a tool's call, or text.
+func (j *job) kind(i int) string {
+	switch {
+	case i < j.reasoning():
+		return "reasoning"
+	case j.tool != "":
+		return "tool_call"
+	}
+	return "text"
+}
+
+// said is the text of tokens from to to, which are all of one kind.
+func (j *job) said(from, to int) string {
+	if j.kind(from) == "tool_call" {
+		return j.text(from, to, j.argument)
+	}
+	return j.text(from, to, j.word)
+}
+
+// rawJSON is a text that is JSON already.
+func rawJSON(s string) json.RawMessage { return json.RawMessage(s) }
 
 func quote(s string) string {
 	b, err := json.Marshal(s)
@@ -371,19 +417,6 @@ func quote(s string) string {
 		return `""`
 	}
 	return string(b)
-}
-
-func (x *exchange) send(kind string, tokens int, delta, finish string) error {
-	usage := "null"
-	if x.j.always {
-		x.out.tokens += tokens
-		usage = x.usage(x.out.tokens)
-	}
-	if err := x.out.chunk(delta, finish, usage); err != nil {
-		return err
-	}
-	x.note(kind, tokens, x.out.sentNS)
-	return nil
 }
 
 // note adds an event to the truth.
@@ -399,18 +432,6 @@ func (x *exchange) note(kind string, tokens int, sentNS int64) {
 	})
 }
 
-// usage is the usage object after so many tokens.
-func (x *exchange) usage(tokens int) string {
-	prompt, cached := len(x.j.prompt), int(x.tokens.cached.Load())
-	out := `{"prompt_tokens":` + strconv.Itoa(prompt) + `,"total_tokens":` + strconv.Itoa(prompt+tokens) +
-		`,"completion_tokens":` + strconv.Itoa(tokens) +
-		`,"prompt_tokens_details":{"cached_tokens":` + strconv.Itoa(cached) + `}`
-	if r := x.j.reasoning(); r > 0 {
-		out += `,"completion_tokens_details":{"reasoning_tokens":` + strconv.Itoa(min(r, tokens)) + `}`
-	}
-	return out + "}"
-}
-
 // unary answers with one JSON object when all tokens are there.
 func (x *exchange) unary(w http.ResponseWriter) *apiError {
 	j := x.j
@@ -420,60 +441,34 @@ func (x *exchange) unary(w http.ResponseWriter) *apiError {
 		}
 		return nil // the client has left
 	}
-	answer := map[string]any{"id": j.id, "created": j.created, "model": x.s.cfg.Model}
-	choice := map[string]any{"index": 0, "logprobs": nil, "finish_reason": j.reason}
-	if j.chat {
-		answer["object"] = "chat.completion"
-		choice["message"] = j.message()
-	} else {
-		answer["object"] = "text_completion"
-		choice["text"] = j.text(0, j.tokens, j.word)
-	}
-	answer["choices"] = []any{choice}
-	if !j.fault.NoUsage {
-		answer["usage"] = json.RawMessage(x.usage(j.tokens))
-	}
+	return x.out.whole(w, x.whole())
+}
+
+// whole writes an answer that is one JSON object.
+func (e *eventWriter) whole(w http.ResponseWriter, answer map[string]any) *apiError {
 	answer["sim_sent_ns"] = time.Now().UnixNano()
 	body, err := json.Marshal(answer)
 	if err != nil {
 		return &apiError{status: http.StatusInternalServerError, message: err.Error()}
 	}
-	if j.fault.ResetAfter != nil {
-		x.out.disconnect(true)
+	fault := e.j.fault
+	if fault.ResetAfter != nil {
+		e.disconnect(true)
 		return nil
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("X-Request-Id", j.id)
+	w.Header().Set("X-Request-Id", e.j.id)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	switch {
-	case j.fault.DropAfter != nil:
+	case fault.DropAfter != nil:
 		writeBody(w, body[:len(body)/2])
-		x.out.flush()
-		x.out.disconnect(false)
-	case j.fault.MalformedAfter != nil:
+		e.flush()
+		e.disconnect(false)
+	case fault.MalformedAfter != nil:
 		body[len(body)-1] = ' '
 		writeBody(w, body)
 	default:
 		writeBody(w, body)
 	}
 	return nil
-}
-
-// message is the answer to a chat that is not streamed.
-func (j *job) message() map[string]any {
-	m := map[string]any{"role": "assistant", "content": nil}
-	r := j.reasoning()
-	if r > 0 {
-		m[j.fault.ReasoningField] = j.text(0, r, j.word)
-	}
-	switch {
-	case j.tool != "":
-		m["tool_calls"] = []any{map[string]any{
-			"id": j.callID(), "type": "function",
-			"function": map[string]any{"name": j.tool, "arguments": j.text(r, j.tokens, j.argument)},
-		}}
-	case r < j.tokens:
-		m["content"] = j.text(r, j.tokens, j.word)
-	}
-	return m
 }

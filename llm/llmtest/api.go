@@ -16,18 +16,32 @@ import (
 // maxBody bounds a request body.
 const maxBody = 64 << 20
 
-// apiRequest holds the fields of a chat or completions request that the server knows. All others, such as temperature,
-// stop or logprobs, are accepted and change nothing.
+// apiKind is the form of a request and its answer.
+type apiKind uint8
+
+const (
+	chatAPI        apiKind = iota // OpenAI's chat completions
+	completionsAPI                // OpenAI's completions
+	responsesAPI                  // OpenAI's responses
+	messagesAPI                   // Anthropic's messages
+)
+
+// apiRequest holds the fields of a request for text that the server knows, of all APIs together. All others, such as
+// temperature, stop or logprobs, are accepted and change nothing.
 type apiRequest struct {
 	Model               string          `json:"model"`
 	Messages            []message       `json:"messages"`
 	Prompt              json.RawMessage `json:"prompt"`
+	Input               json.RawMessage `json:"input"`
+	Instructions        string          `json:"instructions"`
+	System              json.RawMessage `json:"system"`
 	Tools               json.RawMessage `json:"tools"`
 	ToolChoice          json.RawMessage `json:"tool_choice"`
 	Stream              bool            `json:"stream"`
 	StreamOptions       *streamOptions  `json:"stream_options"`
 	MaxTokens           *int            `json:"max_tokens"`
 	MaxCompletionTokens *int            `json:"max_completion_tokens"`
+	MaxOutputTokens     *int            `json:"max_output_tokens"`
 	MinTokens           int             `json:"min_tokens"`
 	IgnoreEOS           bool            `json:"ignore_eos"`
 	N                   *int            `json:"n"`
@@ -38,12 +52,6 @@ type apiRequest struct {
 type streamOptions struct {
 	IncludeUsage         bool `json:"include_usage"`
 	ContinuousUsageStats bool `json:"continuous_usage_stats"`
-}
-
-type message struct {
-	Role      string          `json:"role"`
-	Content   json.RawMessage `json:"content"`
-	ToolCalls json.RawMessage `json:"tool_calls"`
 }
 
 // apiError is an answer other than 200.
@@ -60,19 +68,29 @@ func badRequest(format string, args ...any) *apiError {
 	return &apiError{status: http.StatusBadRequest, message: fmt.Sprintf(format, args...)}
 }
 
-func (e *apiError) write(w http.ResponseWriter) {
+func (e *apiError) write(w http.ResponseWriter, api apiKind) {
 	if e.retry > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(e.retry.Seconds()))))
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(e.status)
-	writeBody(w, errorBody(e.status, e.message, e.param))
+	writeBody(w, e.body(api))
+}
+
+// body is the error object as the API writes it.
+func (e *apiError) body(api apiKind) []byte {
+	if api == messagesAPI {
+		return messagesErrorBody(e.status, e.message)
+	}
+	return errorBody(e.status, e.message, e.param)
 }
 
 // job is one accepted request, ready to be run and answered.
 type job struct {
 	id      string
-	chat    bool
+	api     apiKind
+	model   string // that was asked for
+	adapter string // its name where it is not the base model
 	stream  bool
 	prompt  []uint32
 	blocks  []uint64
@@ -83,55 +101,65 @@ type job struct {
 	always  bool // usage in every chunk
 	fault   Fault
 	tool    string // the tool to call; empty for text
-	created int64
+	// toolResults is how many results of tools have followed the user's last words.
+	toolResults int
+	created     int64
 }
 
-func (s *Server) serveChat(w http.ResponseWriter, r *http.Request) { s.serveGeneration(w, r, true) }
-
-func (s *Server) serveCompletions(w http.ResponseWriter, r *http.Request) {
-	s.serveGeneration(w, r, false)
+// generation serves an API that generates text.
+func (s *Server) generation(api apiKind) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { s.serveGeneration(w, r, api) }
 }
 
-func (s *Server) serveGeneration(w http.ResponseWriter, r *http.Request, chat bool) {
+func (s *Server) serveGeneration(w http.ResponseWriter, r *http.Request, api apiKind) {
 	received := time.Now()
 	var req apiRequest
 	if err := readJSON(w, r, &req); err != nil {
-		err.write(w)
+		err.write(w, api)
 		return
 	}
 	number := s.number.Add(1)
-	fault, apiErr := s.chooseFault(r, req, number)
-	if apiErr != nil {
-		apiErr.write(w)
+	fault, ok := s.strikeFirst(w, r, api, req.SimFault, number)
+	if !ok {
 		return
 	}
-	if !s.sleep(r, time.Duration(fault.HeaderDelay)) {
-		return
-	}
-	if fault.Status != 0 {
-		if fault.RetryAfter != nil {
-			w.Header().Set("Retry-After", strconv.Itoa(*fault.RetryAfter))
-		}
-		writeError(w, fault.Status, fmt.Sprintf("simulated failure with status %d", fault.Status))
-		return
-	}
-	j, apiErr := s.prepare(req, chat, number)
+	j, apiErr := s.prepare(req, api, number)
 	if apiErr == nil {
-		j.fault = fault
-		if fault.ToolCall && chat && j.tool == "" {
-			j.tool = toolName(req.Tools)
-		}
-		j.finish()
+		j.finish(fault, req.Tools)
 		apiErr = s.run(w, r, j, received)
 	}
 	if apiErr == nil {
 		return
 	}
 	if apiErr.inStream && req.Stream && s.cfg.ErrorsInStream {
-		writeErrorStream(w, apiErr)
+		writeErrorStream(w, api, apiErr)
 		return
 	}
-	apiErr.write(w)
+	apiErr.write(w, api)
+}
+
+// strikeFirst chooses the request's fault and strikes with what comes before the request is looked at. It is false where
+// nothing more is to be answered.
+func (s *Server) strikeFirst(
+	w http.ResponseWriter, r *http.Request, api apiKind, inBody json.RawMessage, number uint64,
+) (Fault, bool) {
+	fault, apiErr := s.chooseFault(r, inBody, number)
+	if apiErr != nil {
+		apiErr.write(w, api)
+		return fault, false
+	}
+	if !s.sleep(r, time.Duration(fault.HeaderDelay)) {
+		return fault, false
+	}
+	if fault.Status == 0 {
+		return fault, true
+	}
+	if fault.RetryAfter != nil {
+		w.Header().Set("Retry-After", strconv.Itoa(*fault.RetryAfter))
+	}
+	failed := &apiError{status: fault.Status, message: fmt.Sprintf("simulated failure with status %d", fault.Status)}
+	failed.write(w, api)
+	return fault, false
 }
 
 // readJSON reads a request body.
@@ -154,8 +182,8 @@ func readJSON(w http.ResponseWriter, r *http.Request, into any) *apiError {
 }
 
 // chooseFault takes the fault of the body, else that of the header, else a random one.
-func (s *Server) chooseFault(r *http.Request, req apiRequest, number uint64) (Fault, *apiError) {
-	raw := []byte(req.SimFault)
+func (s *Server) chooseFault(r *http.Request, inBody json.RawMessage, number uint64) (Fault, *apiError) {
+	raw := []byte(inBody)
 	if len(raw) == 0 {
 		raw = []byte(r.Header.Get(FaultHeader))
 	}
@@ -170,37 +198,32 @@ func (s *Server) chooseFault(r *http.Request, req apiRequest, number uint64) (Fa
 }
 
 // prepare checks a request and works out its prompt and its answer.
-func (s *Server) prepare(req apiRequest, chat bool, number uint64) (*job, *apiError) {
-	if req.Model != "" && req.Model != s.cfg.Model {
-		return nil, &apiError{
-			status:  http.StatusNotFound,
-			message: fmt.Sprintf("The model `%s` does not exist.", req.Model),
-			param:   "model",
-		}
+func (s *Server) prepare(req apiRequest, api apiKind, number uint64) (*job, *apiError) {
+	if apiErr := s.checkModel(req.Model); apiErr != nil {
+		return nil, apiErr
 	}
 	if req.N != nil && *req.N != 1 {
 		return nil, badRequest("n is %d, but this server generates one choice per request", *req.N)
 	}
-	j := &job{chat: chat, stream: req.Stream, created: time.Now().Unix()}
+	j := &job{api: api, model: req.Model, stream: req.Stream, created: time.Now().Unix()}
+	switch j.model {
+	case "":
+		j.model = s.cfg.Model
+	case s.cfg.Model:
+	default:
+		j.adapter = j.model
+	}
 	if apiErr := s.applyStreamOptions(j, req); apiErr != nil {
 		return nil, apiErr
 	}
-	var apiErr *apiError
-	if chat {
-		j.prompt, apiErr = renderChat(req.Messages, req.Tools, true)
-		if wantsTool(req) {
-			j.tool = toolName(req.Tools)
-		}
-	} else {
-		j.prompt, apiErr = parsePrompt(req.Prompt)
-	}
-	if apiErr != nil {
+	if apiErr := j.readPrompt(req); apiErr != nil {
 		return nil, apiErr
 	}
 	if len(j.prompt) == 0 {
 		return nil, badRequest("the prompt is empty")
 	}
-	j.id = s.newID(chat, number)
+	prefix := [...]string{chatAPI: "chatcmpl-", completionsAPI: "cmpl-", responsesAPI: "resp_", messagesAPI: "msg_"}
+	j.id = s.newID(prefix[api], number)
 	j.words = s.cfg.Engine.Seed
 	for _, t := range j.prompt {
 		j.words = mix64(j.words + uint64(t) + 1)
@@ -211,9 +234,40 @@ func (s *Server) prepare(req apiRequest, chat bool, number uint64) (*job, *apiEr
 	return j, s.planLength(j, req)
 }
 
-func (s *Server) applyStreamOptions(j *job, req apiRequest) *apiError {
-	if req.StreamOptions == nil {
+// readPrompt works out the prompt, and whether a tool is to be called.
+func (j *job) readPrompt(req apiRequest) *apiError {
+	if j.api == completionsAPI {
+		var apiErr *apiError
+		j.prompt, apiErr = parsePrompt(req.Prompt)
+		return apiErr
+	}
+	turns, apiErr := conversation(j.api, req)
+	if apiErr != nil {
+		return apiErr
+	}
+	j.prompt = renderChat(turns, req.Tools, true)
+	j.toolResults = toolResults(turns)
+	if wantsTool(req) {
+		j.tool = toolName(req.Tools)
+	}
+	return nil
+}
+
+// checkModel knows the served model and its adapters: the names that begin with the model's and a colon.
+func (s *Server) checkModel(name string) *apiError {
+	if adapter, ok := strings.CutPrefix(name, s.cfg.Model+":"); name == "" || name == s.cfg.Model || (ok && adapter != "") {
 		return nil
+	}
+	return &apiError{
+		status:  http.StatusNotFound,
+		message: fmt.Sprintf("The model `%s` does not exist.", name),
+		param:   "model",
+	}
+}
+
+func (s *Server) applyStreamOptions(j *job, req apiRequest) *apiError {
+	if req.StreamOptions == nil || j.api == responsesAPI || j.api == messagesAPI {
+		return nil // those report usage unasked
 	}
 	switch {
 	case s.cfg.StreamOptions == RejectStreamOptions:
@@ -234,8 +288,13 @@ func (s *Server) applyStreamOptions(j *job, req apiRequest) *apiError {
 // "length", unless EarlyStop lets it end before; without, it ends at a length drawn for this prompt, reason "stop", or with the
 // context, reason "length".
 func (s *Server) planLength(j *job, req apiRequest) *apiError {
-	limit := req.MaxTokens
-	if req.MaxCompletionTokens != nil {
+	name, limit := "max_tokens", req.MaxTokens
+	switch {
+	case j.api == responsesAPI:
+		name, limit = "max_output_tokens", req.MaxOutputTokens
+	case j.api == messagesAPI && limit == nil:
+		return badRequest("max_tokens: Field required")
+	case req.MaxCompletionTokens != nil:
 		limit = req.MaxCompletionTokens
 	}
 	room := s.cfg.Engine.MaxModelLen - len(j.prompt)
@@ -245,9 +304,9 @@ func (s *Server) planLength(j *job, req apiRequest) *apiError {
 	}
 	switch {
 	case limit != nil && *limit < 1:
-		return badRequest("max_tokens must be at least 1, got %d.", *limit)
+		return badRequest("%s must be at least 1, got %d.", name, *limit)
 	case req.MinTokens < 0 || (limit != nil && req.MinTokens > *limit):
-		return badRequest("min_tokens must be at least 0 and at most max_tokens, got %d.", req.MinTokens)
+		return badRequest("min_tokens must be at least 0 and at most %s, got %d.", name, req.MinTokens)
 	case room < 1 || most > room:
 		return contextError(&ContextLengthError{s.cfg.Engine.MaxModelLen, len(j.prompt), max(most, 1)})
 	}
@@ -274,17 +333,17 @@ func (s *Server) drawLength(seed uint64) int {
 }
 
 // newID is unique within the server's life and different between servers of different seed.
-func (s *Server) newID(chat bool, number uint64) string {
-	prefix := "cmpl-"
-	if chat {
-		prefix = "chatcmpl-"
-	}
+func (s *Server) newID(prefix string, number uint64) string {
 	salt := uint64(s.started.UnixNano()) //nolint:gosec // any bits will do
 	return fmt.Sprintf("%s%016x%016x", prefix, mix64(salt^s.cfg.Engine.Seed), mix64(number))
 }
 
 // finish works out what depends on the fault.
-func (j *job) finish() {
+func (j *job) finish(fault Fault, tools json.RawMessage) {
+	j.fault = fault
+	if j.api != completionsAPI && j.tool == "" && (fault.ToolCall || j.toolResults < fault.ToolRounds) {
+		j.tool = toolName(tools)
+	}
 	if j.tool != "" && j.reasoning() < j.tokens {
 		j.reason = "tool_calls"
 	}
@@ -297,69 +356,6 @@ func (j *job) finish() {
 	if j.fault.ReasoningField == "" {
 		j.fault.ReasoningField = "reasoning_content"
 	}
-}
-
-// renderChat applies the chat template: each message is start, role, separator, content, end; tools are a message of their
-// own at the front; the reply begins with start, role, separator.
-func renderChat(messages []message, tools json.RawMessage, reply bool) ([]uint32, *apiError) {
-	if len(messages) == 0 {
-		return nil, badRequest("messages is empty, expected at least one message")
-	}
-	var out []uint32
-	if hasTools(tools) {
-		out = append(out, tokenStart, tokenID("system"), tokenSeparator)
-		out = append(Tokenize(out, string(tools)), tokenEnd)
-	}
-	for i, m := range messages {
-		if m.Role == "" {
-			return nil, badRequest("messages[%d] has no role", i)
-		}
-		text, err := contentText(m.Content)
-		if err != nil {
-			return nil, badRequest("messages[%d].content: %v", i, err)
-		}
-		out = append(out, tokenStart, tokenID(m.Role), tokenSeparator)
-		out = Tokenize(out, text)
-		if hasTools(m.ToolCalls) {
-			out = Tokenize(out, string(m.ToolCalls))
-		}
-		out = append(out, tokenEnd)
-	}
-	if reply {
-		out = append(out, tokenStart, tokenID("assistant"), tokenSeparator)
-	}
-	return out, nil
-}
-
-func hasTools(raw json.RawMessage) bool {
-	text := string(raw)
-	return text != "" && text != "null" && text != "[]"
-}
-
-// contentText reads a message's content: a string, null, or a list of text parts.
-func contentText(raw json.RawMessage) (string, error) {
-	if len(raw) == 0 || string(raw) == "null" {
-		return "", nil
-	}
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
-		return text, nil
-	}
-	var parts []struct {
-		Type string  `json:"type"`
-		Text *string `json:"text"`
-	}
-	if err := json.Unmarshal(raw, &parts); err != nil {
-		return "", errors.New("expected a string or a list of parts")
-	}
-	var b strings.Builder
-	for i, p := range parts {
-		if p.Type != "text" || p.Text == nil {
-			return "", fmt.Errorf("part %d is of type %q, but this server reads text only", i, p.Type)
-		}
-		b.WriteString(*p.Text)
-	}
-	return b.String(), nil
 }
 
 // parsePrompt reads a completions prompt: a text, a list of token ids, or a list with one of either.
@@ -384,27 +380,6 @@ func parsePrompt(raw json.RawMessage) ([]uint32, *apiError) {
 	return nil, badRequest("prompt: expected a text or a list of token ids that is not empty")
 }
 
-// wantsTool tells whether the request forces a tool call.
-func wantsTool(req apiRequest) bool {
-	if !hasTools(req.Tools) || len(req.ToolChoice) == 0 {
-		return false
-	}
-	return req.ToolChoice[0] == '{' || string(req.ToolChoice) == `"required"`
-}
-
-// toolName is the name of the first tool of a request, or one for a request without.
-func toolName(raw json.RawMessage) string {
-	var tools []struct {
-		Function struct {
-			Name string `json:"name"`
-		} `json:"function"`
-	}
-	if json.Unmarshal(raw, &tools) == nil && len(tools) > 0 && tools[0].Function.Name != "" {
-		return tools[0].Function.Name
-	}
-	return "get_weather"
-}
-
 func (s *Server) serveTokenize(w http.ResponseWriter, r *http.Request) {
 	var req struct {
 		Model               string          `json:"model"`
@@ -415,22 +390,23 @@ func (s *Server) serveTokenize(w http.ResponseWriter, r *http.Request) {
 		AddSpecialTokens    bool            `json:"add_special_tokens"` // has no effect: see MaxPieceLen
 	}
 	apiErr := readJSON(w, r, &req)
+	if apiErr == nil {
+		apiErr = s.checkModel(req.Model)
+	}
 	var tokens []uint32
 	switch {
 	case apiErr != nil:
-	case req.Model != "" && req.Model != s.cfg.Model:
-		apiErr = &apiError{
-			status: http.StatusNotFound, param: "model",
-			message: fmt.Sprintf("The model `%s` does not exist.", req.Model),
-		}
 	case req.Prompt != nil:
 		tokens = Tokenize([]uint32{}, *req.Prompt)
 	default:
 		reply := req.AddGenerationPrompt == nil || *req.AddGenerationPrompt
-		tokens, apiErr = renderChat(req.Messages, req.Tools, reply)
+		var turns []turn
+		if turns, apiErr = conversation(chatAPI, apiRequest{Messages: req.Messages}); apiErr == nil {
+			tokens = renderChat(turns, req.Tools, reply)
+		}
 	}
 	if apiErr != nil {
-		apiErr.write(w)
+		apiErr.write(w, chatAPI)
 		return
 	}
 	writeJSON(w, map[string]any{

@@ -70,6 +70,9 @@ type Request struct {
 	// blocks, and then, where the caller knows it, blocks that hold generated tokens. Two sequences share a block of the KV
 	// cache where this block's id and all ids before it are equal. Blocks without an id are unique to the sequence.
 	Blocks []uint64
+	// Pooling asks for the prompt's embedding and for no text: the request ends with its prefill, and no generated token is
+	// counted. MaxTokens is then 1.
+	Pooling bool
 }
 
 // Sequence is a request inside the engine. The engine owns it; callers read it.
@@ -92,6 +95,7 @@ type Sequence struct {
 	Preemptions int
 
 	gap        time.Duration
+	pooling    bool
 	serial     uint64
 	contents   []uint64
 	blocks     []int32
@@ -196,6 +200,8 @@ func (e *Engine) Submit(now time.Duration, r Request) (*Sequence, error) {
 		return nil, fmt.Errorf("request has %d prompt tokens, expected at least 1", r.PromptTokens)
 	case r.MaxTokens < 1:
 		return nil, fmt.Errorf("request asks for %d tokens, expected at least 1", r.MaxTokens)
+	case r.Pooling && r.MaxTokens != 1:
+		return nil, fmt.Errorf("request for an embedding asks for %d tokens, expected 1", r.MaxTokens)
 	case r.PromptTokens >= e.cfg.MaxModelLen, r.MaxTokens > e.cfg.MaxModelLen-r.PromptTokens:
 		e.stats.Rejected++
 		return nil, &ContextLengthError{e.cfg.MaxModelLen, r.PromptTokens, r.MaxTokens}
@@ -207,7 +213,7 @@ func (e *Engine) Submit(now time.Duration, r Request) (*Sequence, error) {
 	s := &Sequence{
 		Tag: r.Tag, PromptTokens: r.PromptTokens, MaxTokens: r.MaxTokens,
 		Arrived: now, Scheduled: Never, FirstToken: Never, LastToken: Never, Ended: Never,
-		serial: e.serial, contents: r.Blocks,
+		serial: e.serial, contents: r.Blocks, pooling: r.Pooling,
 	}
 	e.waiting.pushBack(s)
 	return s, nil
@@ -480,7 +486,9 @@ func (e *Engine) sample(s *Sequence) {
 	}
 	s.LastToken = e.stepEnd
 	s.OutputTokens++
-	e.stats.GenerationTokens++
+	if !s.pooling {
+		e.stats.GenerationTokens++
+	}
 	if s.OutputTokens == s.MaxTokens {
 		s.Status = Completed
 		s.Ended = e.stepEnd

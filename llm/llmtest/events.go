@@ -21,16 +21,16 @@ type eventWriter struct {
 	malformed bool // the next chunk
 }
 
-// stampWidth is the number of digits of a time in nanoseconds, until the year 2286.
-const stampWidth = 19
+// noStamp keeps the place of a time in nanoseconds, which has so many digits until the year 2286.
+const noStamp = "0000000000000000000"
 
-func newEventWriter(w http.ResponseWriter, j *job, model string) *eventWriter {
+func newEventWriter(w http.ResponseWriter, j *job) *eventWriter {
 	object := "text_completion"
-	if j.chat {
+	if j.api == chatAPI {
 		object = "chat.completion.chunk"
 	}
 	head := `data: {"id":"` + j.id + `","object":"` + object + `","created":` + strconv.FormatInt(j.created, 10) +
-		`,"model":` + quote(model) + `,"sim_sent_ns":`
+		`,"model":` + quote(j.model) + `,"sim_sent_ns":`
 	flusher, _ := w.(http.Flusher)
 	return &eventWriter{w: w, flusher: flusher, j: j, head: []byte(head)}
 }
@@ -55,7 +55,7 @@ func (e *eventWriter) begin() {
 // escape for a completion.
 func (e *eventWriter) chunk(delta, finish, usage string) error {
 	b := e.open(usage)
-	if e.j.chat {
+	if e.j.api == chatAPI {
 		b = append(b, `,"choices":[{"index":0,"delta":`...)
 		b = append(b, delta...)
 	} else {
@@ -66,22 +66,38 @@ func (e *eventWriter) chunk(delta, finish, usage string) error {
 	b = append(b, `,"logprobs":null,"finish_reason":`...)
 	b = append(b, finish...)
 	b = append(b, "}]}\n\n"...)
-	return e.stampAndWrite(b)
+	return e.stampAndWrite(b, len(e.head))
 }
 
 // usageChunk writes the event that carries usage and no choice.
 func (e *eventWriter) usageChunk(usage string) error {
-	return e.stampAndWrite(append(e.open(usage), ",\"choices\":[]}\n\n"...))
+	return e.stampAndWrite(append(e.open(usage), ",\"choices\":[]}\n\n"...), len(e.head))
 }
 
 func (e *eventWriter) open(usage string) []byte {
 	e.buf = append(e.buf[:0], e.head...)
-	e.buf = append(e.buf, "0000000000000000000"[:stampWidth]...)
+	e.buf = append(e.buf, noStamp...)
 	e.buf = append(e.buf, `,"usage":`...)
 	return append(e.buf, usage...)
 }
 
-func (e *eventWriter) stampAndWrite(b []byte) error {
+// named writes an event with a name, whose data says the name again as its type. fields are the rest of the data, as JSON
+// members that each begin with a comma.
+func (e *eventWriter) named(event, fields string) error {
+	b := e.buf[:0]
+	b = append(b, "event: "...)
+	b = append(b, event...)
+	b = append(b, "\ndata: {\"type\":\""...)
+	b = append(b, event...)
+	b = append(b, `","sim_sent_ns":`...)
+	at := len(b)
+	b = append(b, noStamp...)
+	b = append(b, fields...)
+	return e.stampAndWrite(append(b, "}\n\n"...), at)
+}
+
+// stampAndWrite puts the time into the place that was left for it, and writes the event.
+func (e *eventWriter) stampAndWrite(b []byte, at int) error {
 	e.buf = b
 	if e.malformed {
 		b = append(b[:len(b)-4], "\n\n"...) // loses the brackets at the end
@@ -91,7 +107,7 @@ func (e *eventWriter) stampAndWrite(b []byte) error {
 		first = b[:at]
 	}
 	e.sentNS = time.Now().UnixNano()
-	strconv.AppendInt(b[len(e.head):len(e.head)], e.sentNS, 10)
+	strconv.AppendInt(b[at:at], e.sentNS, 10)
 	if _, err := e.w.Write(first); err != nil {
 		return err
 	}
@@ -130,8 +146,14 @@ func (e *eventWriter) disconnect(reset bool) {
 	_ = conn.Close()
 }
 
-// writeErrorStream answers 200 with an error event and [DONE].
-func writeErrorStream(w http.ResponseWriter, e *apiError) {
+// writeErrorStream answers 200 with an error event, and [DONE] where the API has that.
+func writeErrorStream(w http.ResponseWriter, api apiKind, e *apiError) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
-	writeBody(w, []byte("data: "+string(errorBody(e.status, e.message, e.param))+"\n\ndata: [DONE]\n\n"))
+	event := "data: " + string(e.body(api)) + "\n\n"
+	if api == responsesAPI || api == messagesAPI {
+		event = "event: error\n" + event
+	} else {
+		event += "data: [DONE]\n\n"
+	}
+	writeBody(w, []byte(event))
 }

@@ -36,7 +36,7 @@ func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Durat
 //
 // The fields that end in After count streamed chunks that carry output: 0 strikes before the first (and before the
 // role-only delta), N right after the N-th. A stream that is shorter than that is not disturbed. Of an answer that is not
-// streamed only Status, RetryAfter, HeaderDelay, NoUsage, ReasoningTokens and ToolCall change, and ResetAfter, DropAfter and
+// streamed only Status, RetryAfter, HeaderDelay, NoUsage, ReasoningTokens, ToolCall and ToolRounds change, and ResetAfter, DropAfter and
 // MalformedAfter whatever their count: the connection is closed before or within the answer, or its JSON is broken.
 type Fault struct {
 	// Status answers with this HTTP status, 400 to 599, and an error object, and RetryAfter (whole seconds) in the header
@@ -52,7 +52,7 @@ type Fault struct {
 	DropAfter *int `json:"drop_after,omitempty"`
 	// ResetAfter resets the connection (RST).
 	ResetAfter *int `json:"reset_after,omitempty"`
-	// ErrorAfter ends the stream with data: {"error": …}, followed by [DONE] where ErrorDone is set.
+	// ErrorAfter ends the stream with an error event, followed by [DONE] where ErrorDone is set (chat and completions).
 	ErrorAfter *int `json:"error_after,omitempty"`
 	ErrorDone  bool `json:"error_done,omitempty"`
 	// StallAfter stops sending for StallFor, or until the client leaves where StallFor is 0.
@@ -65,22 +65,25 @@ type Fault struct {
 	Heartbeat Duration `json:"heartbeat,omitzero"`
 	// TokensPerChunk puts this many tokens into each chunk (the last may hold fewer).
 	TokensPerChunk int `json:"tokens_per_chunk,omitempty"`
-	// NoUsage leaves usage out even where it was asked for, NoDone the final [DONE].
+	// NoUsage leaves usage out even where it was asked for, NoDone the terminal event: [DONE], response.completed or
+	// message_stop.
 	NoUsage bool `json:"no_usage,omitempty"`
 	NoDone  bool `json:"no_done,omitempty"`
 	// SplitAt sends each event in two writes, cut at this byte, SplitDelay apart. sim_sent_ns is stamped before the first.
 	SplitAt    int      `json:"split_at,omitempty"`
 	SplitDelay Duration `json:"split_delay,omitzero"`
-	// DoneDelay holds [DONE] back, EOFDelay the end of the HTTP body after it.
+	// DoneDelay holds the terminal event back, EOFDelay the end of the HTTP body after it.
 	DoneDelay Duration `json:"done_delay,omitzero"`
 	EOFDelay  Duration `json:"eof_delay,omitzero"`
 
-	// ReasoningTokens sends the first so many tokens as reasoning, in the field ReasoningField: "reasoning_content" (the
-	// default) or "reasoning".
+	// ReasoningTokens sends the first so many tokens as reasoning: in chat in the field ReasoningField, "reasoning_content"
+	// (the default) or "reasoning"; in the other APIs in their own form.
 	ReasoningTokens int    `json:"reasoning_tokens,omitempty"`
 	ReasoningField  string `json:"reasoning_field,omitempty"`
-	// ToolCall answers a chat with a tool call instead of text.
-	ToolCall bool `json:"tool_call,omitempty"`
+	// ToolCall answers with a tool call instead of text, in every API but completions. ToolRounds does so as long as fewer
+	// results of tools than this have followed the user's last words: a loop of tools that ends.
+	ToolCall   bool `json:"tool_call,omitempty"`
+	ToolRounds int  `json:"tool_rounds,omitempty"`
 }
 
 // RandomFault is a fault that strikes a share of all requests, chosen by the engine's seed and the request's number.
@@ -110,6 +113,7 @@ func (f Fault) Validate() error {
 		{"tokens_per_chunk", &f.TokensPerChunk},
 		{"split_at", &f.SplitAt},
 		{"reasoning_tokens", &f.ReasoningTokens},
+		{"tool_rounds", &f.ToolRounds},
 	}
 	for _, c := range counts {
 		if c.value != nil && *c.value < 0 {

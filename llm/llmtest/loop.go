@@ -169,7 +169,9 @@ func (l *loop) deliver(produced []*Sequence) {
 		}
 		if seq.OutputTokens == 1 {
 			live.to.cached.Store(int64(seq.CachedTokens))
-			m.ttft.observe(l.seconds(seq.FirstToken - seq.Arrived))
+			if !seq.pooling {
+				m.ttft.observe(l.seconds(seq.FirstToken - seq.Arrived))
+			}
 			m.queueTime.observe(l.seconds(seq.Scheduled - seq.Arrived))
 		}
 		if gap, ok := seq.Gap(); ok {

@@ -28,7 +28,8 @@ const (
 // ServerConfig describes the simulated server.
 type ServerConfig struct {
 	Engine Config
-	// Model is the one model that the server has.
+	// Model is the one model that the server has. Names of the form Model:NAME are its adapters: each costs what the model
+	// does, and has a prefix cache of its own.
 	Model string
 	// Speed is engine seconds per wall-clock second; 1 is real time.
 	Speed float64
@@ -52,7 +53,7 @@ type ServerConfig struct {
 	// error event, as llm-d-inference-sim does.
 	ErrorsInStream bool
 	StreamOptions  StreamOptionsMode
-	// APIKey, where set, must be sent as "Authorization: Bearer …".
+	// APIKey, where set, must be sent as "Authorization: Bearer …" or "X-Api-Key: …".
 	APIKey string
 
 	// Faults strike at random; a request's own fault comes first.
@@ -114,10 +115,11 @@ func (c ServerConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Server is the simulated engine behind an OpenAI-compatible HTTP API. It is an http.Handler; Close must be called at the
+// Server is the simulated engine behind an HTTP API that is compatible with OpenAI's, and with Anthropic's messages. It is an http.Handler; Close must be called at the
 // end. Paths:
 //
-//	POST /v1/chat/completions, POST /v1/completions, GET /v1/models, POST /tokenize, GET /health, GET /metrics
+//	POST /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/embeddings
+//	GET /v1/models, POST /tokenize, GET /health, GET /metrics
 //	POST /sim/stall?for=10s      the whole engine stands still
 //	POST /sim/health?status=503  what /health answers from now on
 //	GET  /sim/requests/{id}      the truth about a streamed answer, where KeepTruth is set
@@ -152,8 +154,11 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	}
 	s.health.Store(http.StatusOK)
 	s.loop = startLoop(engine, cfg.Speed, s.metrics)
-	s.mux.HandleFunc("POST /v1/chat/completions", s.authorised(s.serveChat))
-	s.mux.HandleFunc("POST /v1/completions", s.authorised(s.serveCompletions))
+	s.mux.HandleFunc("POST /v1/chat/completions", s.authorised(s.generation(chatAPI)))
+	s.mux.HandleFunc("POST /v1/completions", s.authorised(s.generation(completionsAPI)))
+	s.mux.HandleFunc("POST /v1/responses", s.authorised(s.generation(responsesAPI)))
+	s.mux.HandleFunc("POST /v1/messages", s.authorised(s.generation(messagesAPI)))
+	s.mux.HandleFunc("POST /v1/embeddings", s.authorised(s.serveEmbeddings))
 	s.mux.HandleFunc("GET /v1/models", s.authorised(s.serveModels))
 	s.mux.HandleFunc("POST /tokenize", s.serveTokenize)
 	s.mux.HandleFunc("GET /health", s.serveHealth)
@@ -251,7 +256,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 
 func (s *Server) authorised(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if s.cfg.APIKey != "" && r.Header.Get("Authorization") != "Bearer "+s.cfg.APIKey {
+		if s.cfg.APIKey != "" && r.Header.Get("Authorization") != "Bearer "+s.cfg.APIKey && r.Header.Get("X-Api-Key") != s.cfg.APIKey {
 			writeError(w, http.StatusUnauthorized, "Unauthorized")
 			return
 		}
@@ -322,17 +327,21 @@ var errorTypes = map[int]string{
 	http.StatusServiceUnavailable:    "ServiceUnavailableError",
 }
 
+func errorType(status int) string {
+	kind, ok := errorTypes[status]
+	switch {
+	case ok:
+		return kind
+	case status < 500:
+		return "BadRequestError"
+	}
+	return "InternalServerError"
+}
+
 // errorBody is an error object as vLLM writes it.
 func errorBody(status int, message string, param any) []byte {
-	kind, ok := errorTypes[status]
-	if !ok {
-		kind = "InternalServerError"
-		if status < 500 {
-			kind = "BadRequestError"
-		}
-	}
 	body, err := json.Marshal(map[string]any{
-		"error": map[string]any{"message": message, "type": kind, "param": param, "code": status},
+		"error": map[string]any{"message": message, "type": errorType(status), "param": param, "code": status},
 	})
 	if err != nil {
 		return []byte(`{"error":{"message":"error","type":"InternalServerError","param":null,"code":500}}`)

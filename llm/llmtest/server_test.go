@@ -366,7 +366,7 @@ func TestErrors(t *testing.T) {
 		{"unknown model", chat, `{"model":"nope",` + hello + `}`, 404, "NotFoundError", "The model `nope` does not exist."},
 		{"no messages", chat, `{}`, 400, "BadRequestError", "messages is empty"},
 		{"no role", chat, `{"messages":[{"content":"x"}]}`, 400, "BadRequestError", "messages[0] has no role"},
-		{"an image", chat, `{"messages":[{"role":"user","content":[{"type":"image_url"}]}]}`, 400, "BadRequestError", "part 0 is of type \"image_url\""},
+		{"an unknown part", chat, `{"messages":[{"role":"user","content":[{"type":"video_url"}]}]}`, 400, "BadRequestError", "part 0: this API has no part of type \"video_url\""},
 		{"content of a wrong type", chat, `{"messages":[{"role":"user","content":3}]}`, 400, "BadRequestError", "expected a string or a list of parts"},
 		{"no tokens", chat, `{"max_tokens":0,` + hello + `}`, 400, "BadRequestError", "max_tokens must be at least 1, got 0."},
 		{"min over max", chat, `{"max_tokens":5,"min_tokens":6,` + hello + `}`, 400, "BadRequestError", "min_tokens"},

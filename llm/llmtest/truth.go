@@ -9,7 +9,8 @@ import (
 type ChunkTruth struct {
 	// SentNS is the wall-clock time in nanoseconds since 1970, taken right before the write.
 	SentNS int64 `json:"sent_ns"`
-	// Kind is role, text, reasoning, tool_call, finish, usage or error.
+	// Kind is role, text, reasoning, tool_call, finish, usage or error; open and close are events that only frame an answer
+	// of the responses or messages API.
 	Kind string `json:"kind"`
 	// Tokens is how many tokens the event carries.
 	Tokens int `json:"tokens"`
