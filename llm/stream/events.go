@@ -42,7 +42,7 @@ func events(r io.Reader, maxEvent int, yield func(name, data string) error) erro
 
 // sseEvents leaves the parsing to go-sse.
 func sseEvents(r io.Reader, maxEvent int, yield func(name, data string) error) error {
-	for event, err := range sse.Read(r, &sse.ReadConfig{MaxEventSize: maxEvent}) {
+	for event, err := range sse.Read(&wholeEvents{r: r}, &sse.ReadConfig{MaxEventSize: maxEvent}) {
 		switch {
 		case errors.Is(err, bufio.ErrTooLong):
 			return tooLong(maxEvent)
@@ -89,8 +89,9 @@ func (s *plainScanner) next() (string, framing, error) {
 		pending := s.buf[s.start:s.end]
 		if len(pending) > 0 {
 			switch {
-			case pending[0] == '\n': // a blank line between events
-				s.consume(1)
+			case pending[0] == '\n': // a blank line between events; go-sse takes a byte order mark after it for one
+				s.start++
+				s.scanned = 0
 
 				continue
 			case pending[0] == ':':
