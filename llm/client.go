@@ -54,8 +54,12 @@ func (c *client) prepare(api wire.API, value sobek.Value) (*prepared, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := fitEmbeddings(api, &req, values); err != nil {
+		return nil, err
+	}
+	model := c.modelOf(req.row)
 	body, streamed, err := wire.BuildRequest(api, req.body, wire.RequestOptions{
-		Model: c.options.model, IncludeUsage: c.options.includeUsage,
+		Model: model, IncludeUsage: c.options.includeUsage,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("llm request: %w", err)
@@ -63,7 +67,7 @@ func (c *client) prepare(api wire.API, value sobek.Value) (*prepared, error) {
 
 	p := &prepared{
 		api: api, request: req, body: body, streamed: streamed, rpsLimit: state.RPSLimit,
-		tags: state.Tags.GetCurrentValues(), model: c.options.model, maxTokens: maxTokens(req.body),
+		tags: state.Tags.GetCurrentValues(), model: model, maxTokens: maxTokens(req.body),
 		promptText: func() string { return promptText(req.body) },
 	}
 	if model, ok := req.body["model"].(string); ok && model != "" {

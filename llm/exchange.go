@@ -173,6 +173,11 @@ func onlyIf(condition bool, d *time.Duration) *time.Duration {
 func (e *Exchange) countTokens(count func(string) int, promptText string) {
 	usage := e.Message.Usage
 	e.PromptTokens = usage.PromptTokens
+	if e.API == wire.Embeddings {
+		e.countEmbedded(count, promptText)
+
+		return
+	}
 	if usage.CompletionTokens != nil {
 		e.CompletionTokens, e.TokenSource = usage.CompletionTokens, SourceServer
 
@@ -202,8 +207,12 @@ func (e *Exchange) countTokens(count func(string) int, promptText string) {
 
 // price sets Cost from the tokens that were counted.
 func (e *Exchange) price(p *price) {
-	if p == nil || e.PromptTokens == nil || e.CompletionTokens == nil {
+	if p == nil || e.PromptTokens == nil || (e.CompletionTokens == nil && e.API != wire.Embeddings) {
 		return
+	}
+	completion := 0
+	if e.CompletionTokens != nil {
+		completion = *e.CompletionTokens
 	}
 	cached := 0
 	if c := e.Message.Usage.CachedTokens; c != nil {
@@ -211,7 +220,7 @@ func (e *Exchange) price(p *price) {
 	}
 	const perMillion = 1e-6
 	cost := perMillion * (p.prompt*float64(*e.PromptTokens-cached) + p.cached*float64(cached) +
-		p.completion*float64(*e.CompletionTokens))
+		p.completion*float64(completion))
 	e.Cost = &cost
 }
 

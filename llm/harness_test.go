@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -121,6 +122,9 @@ func values(samples []metrics.Sample) []float64 {
 	return out
 }
 
+// bodyKey finds a request's body in the context that a handler gets: the body itself has been read by then.
+type bodyKey struct{}
+
 // server answers with what a test scripts.
 type server struct {
 	*httptest.Server
@@ -147,7 +151,7 @@ func serve(t *testing.T, handle func(http.ResponseWriter, *http.Request)) *serve
 		s.mu.Lock()
 		s.requests = append(s.requests, recorded{r.Header.Clone(), r.URL.Path, string(body)})
 		s.mu.Unlock()
-		handle(w, r)
+		handle(w, r.WithContext(context.WithValue(r.Context(), bodyKey{}, string(body))))
 	}))
 	s.Config.ConnState = func(_ net.Conn, st http.ConnState) {
 		if st == http.StateNew {

@@ -51,7 +51,7 @@ type moduleInstance struct {
 
 // Exports implements modules.Instance.
 func (m *moduleInstance) Exports() modules.Exports {
-	exports := map[string]any{"Client": m.newClient, "Session": m.newSession}
+	exports := map[string]any{"Client": m.newClient, "Session": m.newSession, "image": m.image}
 
 	return modules.Exports{Default: exports, Named: exports}
 }
@@ -74,6 +74,7 @@ func (m *moduleInstance) newClient(call sobek.ConstructorCall) *sobek.Object {
 
 	for name, api := range map[string]wire.API{
 		"chat": options.api, "completions": wire.Completions, "responses": wire.Responses, "messages": wire.Messages,
+		"embeddings": wire.Embeddings,
 	} {
 		blocking := func(body sobek.Value) (sobek.Value, error) { return c.do(api, body) }
 		async := func(body sobek.Value) (*sobek.Promise, error) { return c.doAsync(api, body) }

@@ -599,7 +599,7 @@ func TestWrongUse(t *testing.T) {
 		`{baseURL: "http://me:pw@x/v1"}`: `llm.Client: option "baseURL": got a URL with a user or password in it, ` +
 			`expected credentials in the option apiKey or headers, where they stay out of tags and logs`,
 		`{baseURL: "http://x", baseUrl: "http://x"}`: `llm.Client: unknown option "baseUrl", expected one of: baseURL, apiKey, model, ` +
-			`headers, timeout, idleTimeout, api, tokenizer, slo, cost, tags, itlSampling, includeUsage, retry, throw`,
+			`headers, timeout, idleTimeout, api, tokenizer, slo, cost, tags, itlSampling, includeUsage, retry, seed, throw`,
 		`{baseURL: "http://x:99999"}`:                  `llm.Client: option "baseURL": got "http://x:99999", expected a port from 1 to 65535`,
 		`{baseURL: "http://x", apiKey: "a\nb"}`:        `llm.Client: option "apiKey": got characters that no header can carry`,
 		`{baseURL: "http://x", headers: {"a b": "c"}}`: `llm.Client: option "headers": got the name "a b"`,

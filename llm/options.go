@@ -27,6 +27,7 @@ type clientOptions struct {
 	baseURL      *url.URL
 	apiKey       string
 	model        string
+	models       *modelMix // nil: all requests ask for model
 	headers      map[string]string
 	timeout      time.Duration
 	idleTimeout  time.Duration // 0: silence is bounded by timeout alone
@@ -259,7 +260,7 @@ func parseClientOptions(values map[string]any) (clientOptions, error) {
 
 	// First of all, since a misspelt name looks like a missing option.
 	if err := o.only("baseURL", "apiKey", "model", "headers", "timeout", "idleTimeout", "api", "tokenizer", "slo", "cost",
-		"tags", "itlSampling", "includeUsage", "retry", "throw"); err != nil {
+		"tags", "itlSampling", "includeUsage", "retry", "seed", "throw"); err != nil {
 		return c, err
 	}
 	raw, err := o.str("baseURL")
@@ -272,7 +273,7 @@ func parseClientOptions(values map[string]any) (clientOptions, error) {
 	if c.apiKey, err = o.str("apiKey"); err != nil {
 		return c, err
 	}
-	if c.model, err = o.str("model"); err != nil {
+	if c.model, c.models, err = parseModel(o); err != nil {
 		return c, err
 	}
 	if c.headers, err = o.strings("headers", `an object of strings, e.g. {"X-Tenant": "a"}`); err != nil {

@@ -5,6 +5,8 @@ import (
 
 	"github.com/grafana/sobek"
 	"go.k6.io/k6/metrics"
+
+	"github.com/safeqps/xk6-safeqps/llm/wire"
 )
 
 // response is what a script gets of an exchange. It must run on the VU's own goroutine.
@@ -12,7 +14,7 @@ func (m *moduleInstance) response(ex *Exchange) sobek.Value {
 	msg := ex.Message
 	calls := make([]any, len(msg.ToolCalls))
 	for i, call := range msg.ToolCalls {
-		calls[i] = m.object(field{"id", call.ID}, field{"name", call.Name}, field{"arguments", call.Arguments})
+		calls[i] = m.toolCall(call)
 	}
 	var failed any
 	if ex.Outcome == OutcomeFailed {
@@ -35,6 +37,7 @@ func (m *moduleInstance) response(ex *Exchange) sobek.Value {
 		field{"refusal", msg.Refusal},
 		field{"toolCalls", calls},
 		field{"finishReason", orNull(msg.FinishReason)},
+		field{"embeddings", m.embeddings(msg)},
 		field{"startTime", float64(ex.Timeline.Sent.UnixNano()) / 1e6},
 		field{"usage", m.usage(ex)},
 		field{"chunks", ex.Timeline.Chunks()},
@@ -46,13 +49,25 @@ func (m *moduleInstance) response(ex *Exchange) sobek.Value {
 	)
 }
 
+func (m *moduleInstance) toolCall(call wire.ToolCall) sobek.Value {
+	return m.object(field{"id", call.ID}, field{"name", call.Name}, field{"arguments", call.Arguments})
+}
+
+func (m *moduleInstance) embeddings(msg *wire.Message) any {
+	if msg.Vectors == 0 {
+		return nil
+	}
+
+	return m.object(field{"count", msg.Vectors}, field{"dimensions", msg.Dimensions})
+}
+
 func (m *moduleInstance) usage(ex *Exchange) sobek.Value {
 	return m.object(
 		field{"promptTokens", pointee(ex.PromptTokens)},
 		field{"completionTokens", pointee(ex.CompletionTokens)},
 		field{"cachedTokens", pointee(ex.Message.Usage.CachedTokens)},
 		field{"reasoningTokens", pointee(ex.Message.Usage.ReasoningTokens)},
-		field{"source", string(ex.TokenSource)},
+		field{"source", orNull(string(ex.TokenSource))},
 	)
 }
 

@@ -1,7 +1,6 @@
 package llm
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -19,7 +18,8 @@ import (
 type session struct {
 	client    *client
 	api       wire.API
-	system    any // kept apart where the API has a field for it
+	system    any    // kept apart where the API has a field for it
+	model     string // of the first request; a client's mix chooses once for a session
 	history   []any
 	turn      int
 	thinkTime time.Duration
@@ -58,8 +58,8 @@ func (m *moduleInstance) parseSession(of, with sobek.Value) (*session, error) {
 	if s.client == nil {
 		return nil, &OptionError{What: "llm.Session", Found: describeValue(of), Expected: "an llm.Client, and options after it"}
 	}
-	if s.api = s.client.options.api; s.api != wire.Chat && s.api != wire.Messages {
-		return nil, fmt.Errorf(`llm.Session: got a client with api %q, expected "chat" or "messages"`, s.api)
+	if s.api = s.client.options.api; s.api == wire.Completions {
+		return nil, fmt.Errorf(`llm.Session: got a client with api %q, expected "chat", "responses" or "messages"`, s.api)
 	}
 	values, ok := exportObject(with)
 	if !ok && !sobek.IsUndefined(with) && !sobek.IsNull(with) {
@@ -74,10 +74,10 @@ func (m *moduleInstance) parseSession(of, with sobek.Value) (*session, error) {
 		return nil, err
 	}
 	if system != "" {
-		if s.api == wire.Messages {
-			s.system = system
-		} else {
+		if s.api == wire.Chat {
 			s.history = append(s.history, message("system", system))
+		} else {
+			s.system = system
 		}
 	}
 	if s.thinkTime, _, err = o.duration("thinkTime"); err != nil {
@@ -93,25 +93,16 @@ func message(role, content string) map[string]any {
 }
 
 // chat is session.chat(input, request): one turn. The input is the user's text, a message, or several (the results of
-// tools, for example); request may hold whatever client.chat() takes but messages. What was said becomes history only if
-// the turn went well.
+// tools, for example); request may hold whatever client.chat() takes but messages, and with onToolCall the turn goes on
+// until the model has no more tools to call. What was said becomes history only if the turn went well.
 func (s *session) chat(input, more sobek.Value) (sobek.Value, error) {
 	said, err := turnInput(input)
 	if err != nil {
 		return nil, err
 	}
-	request, ok := exportObject(more)
-	switch {
-	case ok:
-	case more == nil || sobek.IsUndefined(more) || sobek.IsNull(more):
-		request = map[string]any{}
-	default:
-		return nil, &OptionError{
-			What: "llm.Session: chat", Found: describeValue(more), Expected: "a request such as {max_tokens: 100} after the input",
-		}
-	}
-	if _, given := request["messages"]; given {
-		return nil, errors.New("llm.Session: the request may not hold messages: the session has them")
+	request, tools, err := s.turnRequest(more)
+	if err != nil {
+		return nil, err
 	}
 	if s.client.module.vu.State() == nil {
 		return nil, errors.New("llm: requests can be sent in VU code only, not in the init context")
@@ -120,29 +111,89 @@ func (s *session) chat(input, more sobek.Value) (sobek.Value, error) {
 		return nil, errTestEnds
 	}
 	s.turn++
+	own := request["tags"]
 	messages := slices.Concat(s.history, said)
-	request["messages"] = messages
-	if s.system != nil {
-		request["system"] = s.system
-	}
-	request["tags"] = s.turnTags(request["tags"])
+	for round := 1; ; round++ {
+		request[s.messagesField()] = messages
+		request["tags"] = s.turnTags(own, round, tools)
+		p, err := s.client.prepare(s.api, s.client.module.vu.Runtime().ToValue(request))
+		if err != nil {
+			return nil, err
+		}
+		s.model = p.model
+		ex := s.client.send(s.client.module.vu.Context(), p)
+		if ex.Outcome != OutcomeOK {
+			return s.answer(p, ex, round)
+		}
+		messages = slices.Concat(messages, reply(s.api, ex.Message))
+		calls := ex.Message.ToolCalls
+		if tools == nil || len(calls) == 0 || round == tools.maxRounds {
+			s.history = messages
 
-	p, err := s.client.prepare(s.api, s.client.module.vu.Runtime().ToValue(request))
-	if err != nil {
-		return nil, err
+			return s.answer(p, ex, round)
+		}
+		results, err := tools.run(s.client.module, calls)
+		if err != nil {
+			return nil, err
+		}
+		messages = slices.Concat(messages, toolResults(s.api, calls, results))
 	}
-	ex := s.client.send(s.client.module.vu.Context(), p)
-	if ex.Outcome == OutcomeOK {
-		s.history = slices.Concat(messages, []any{s.reply(ex.Message)})
-	}
+}
+
+// answer is what the script gets of a turn: its last response, and how many rounds it took.
+func (s *session) answer(p *prepared, ex *Exchange, rounds int) (sobek.Value, error) {
 	if s.client.throws(p, ex) {
 		return nil, &RequestError{Type: ex.ErrorType, Message: ex.ErrorText}
 	}
+	response := s.client.module.response(ex)
+	if o, ok := response.(*sobek.Object); ok {
+		_ = o.Set("rounds", rounds) // can not fail: see object
+	}
 
-	return s.client.module.response(ex), nil
+	return response, nil
 }
 
-func (s *session) turnTags(own any) map[string]any {
+// messagesField is where the API wants a conversation.
+func (s *session) messagesField() string {
+	if s.api == wire.Responses {
+		return "input"
+	}
+
+	return "messages"
+}
+
+// turnRequest is the body of a turn's requests without its messages, and what is done with calls of tools.
+func (s *session) turnRequest(more sobek.Value) (map[string]any, *toolLoop, error) {
+	given, ok := exportObject(more)
+	if !ok && more != nil && !sobek.IsUndefined(more) && !sobek.IsNull(more) {
+		return nil, nil, &OptionError{What: "llm.Session: chat", Found: describeValue(more), Expected: "a request such as {max_tokens: 100} after the input"}
+	}
+	request := map[string]any{}
+	maps.Copy(request, given)
+	if field := s.messagesField(); given[field] != nil {
+		return nil, nil, fmt.Errorf("llm.Session: the request may not hold %s: the session keeps the conversation", field)
+	}
+	tools, err := parseToolLoop(more, request)
+	if err != nil {
+		return nil, nil, err
+	}
+	delete(request, "onToolCall")
+	delete(request, "maxRounds")
+	switch {
+	case s.system == nil:
+	case s.api == wire.Responses:
+		request["instructions"] = s.system
+	default:
+		request["system"] = s.system
+	}
+	if request["model"] == nil && s.client.options.models != nil && s.model != "" {
+		request["model"] = s.model // the session stays with the model that it began with
+	}
+
+	return request, tools, nil
+}
+
+func (s *session) turnTags(own any, round int, tools *toolLoop) map[string]any {
 	tags := map[string]any{}
 	for name, value := range s.tags {
 		tags[name] = value
@@ -151,6 +202,9 @@ func (s *session) turnTags(own any) map[string]any {
 		maps.Copy(tags, own)
 	}
 	tags["turn"] = fmt.Sprint(s.turn)
+	if tools != nil {
+		tags["round"] = fmt.Sprint(round)
+	}
 
 	return tags
 }
@@ -175,42 +229,4 @@ func turnInput(input sobek.Value) ([]any, error) {
 	}
 
 	return nil, wrong
-}
-
-// reply is the assistant's turn as the API wants it back: text, and the tool calls whose results the next turn brings.
-func (s *session) reply(m *wire.Message) map[string]any {
-	if len(m.ToolCalls) == 0 {
-		return message("assistant", m.Text)
-	}
-	if s.api == wire.Messages {
-		return replyWithToolUse(m)
-	}
-	calls := make([]any, len(m.ToolCalls))
-	for i, call := range m.ToolCalls {
-		calls[i] = map[string]any{
-			"id": call.ID, "type": "function",
-			"function": map[string]any{"name": call.Name, "arguments": call.Arguments},
-		}
-	}
-	out := message("assistant", m.Text)
-	out["tool_calls"] = calls
-
-	return out
-}
-
-// replyWithToolUse is an assistant's turn in Anthropic's form: content blocks, with a tool's input as an object.
-func replyWithToolUse(m *wire.Message) map[string]any {
-	var blocks []any
-	if m.Text != "" {
-		blocks = append(blocks, map[string]any{"type": "text", "text": m.Text})
-	}
-	for _, call := range m.ToolCalls {
-		var input any = map[string]any{}
-		if json.Valid([]byte(call.Arguments)) {
-			input = json.RawMessage(call.Arguments)
-		}
-		blocks = append(blocks, map[string]any{"type": "tool_use", "id": call.ID, "name": call.Name, "input": input})
-	}
-
-	return map[string]any{"role": "assistant", "content": blocks}
 }

@@ -30,11 +30,14 @@ const (
 	Responses API = "responses"
 	// Messages is Anthropic's messages API.
 	Messages API = "messages"
+	// Embeddings is OpenAI's embeddings API. It answers with vectors and not with text, so [ParseAPI] does not know it: it
+	// can not stand in for one of the others.
+	Embeddings API = "embeddings"
 )
 
 var apis = []API{Chat, Completions, Responses, Messages}
 
-// ParseAPI checks the name of an API. Its error lists the names that are allowed.
+// ParseAPI checks the name of an API that answers with text. Its error lists the names that are allowed.
 func ParseAPI(s string) (API, error) {
 	if api := API(s); slices.Contains(apis, api) {
 		return api, nil
@@ -58,6 +61,8 @@ func (a API) Path() string {
 		return "/responses"
 	case Messages:
 		return "/messages"
+	case Embeddings:
+		return "/embeddings"
 	default:
 		return ""
 	}

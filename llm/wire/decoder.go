@@ -42,6 +42,8 @@ type Decoder struct {
 	// Answers beside the first (`n` > 1), by index: whether each has a finish reason.
 	others map[int]bool
 
+	vectors, dimensions int // of an answer with embeddings
+
 	// For Delta.Tokens.
 	tokenIDs      int  // token ids since the last chunk
 	countedTokens int  // completion tokens that usage has reported up to the last chunk
@@ -122,6 +124,8 @@ func (d *Decoder) event(name string, root gjson.Result, delta *Delta) *Error {
 		return d.responsesEvent(name, root, delta)
 	case Messages:
 		return d.messagesEvent(name, root, delta)
+	case Embeddings:
+		return decodeError("an embedding is no stream", root.Raw)
 	default:
 		return d.unknownAPI()
 	}
@@ -180,6 +184,8 @@ func (d *Decoder) body(data string) *Error {
 		return d.responsesBody(root)
 	case Messages:
 		return d.messagesBody(root)
+	case Embeddings:
+		return d.embeddingsBody(root)
 	default:
 		return d.unknownAPI()
 	}
@@ -203,7 +209,7 @@ func (d *Decoder) Message() *Message {
 	m := &Message{
 		ID: d.id, Model: d.model, FinishReason: d.finish,
 		Text: textFrom(d.text), Reasoning: textFrom(d.reasoning), Refusal: textFrom(d.refusal),
-		Usage: d.counts.usage(),
+		Usage: d.counts.usage(), Vectors: d.vectors, Dimensions: d.dimensions,
 	}
 	for i := range d.calls {
 		m.ToolCalls = append(m.ToolCalls, d.calls[i].assembled())

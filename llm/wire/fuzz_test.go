@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -63,17 +64,18 @@ func FuzzEvent(f *testing.F) {
 
 // FuzzBody gives a decoder, and the reader of errors, a whole answer of any content.
 func FuzzBody(f *testing.F) {
+	whole := append(slices.Clone(apis), Embeddings)
 	for _, seed := range []string{
 		`{"id":"c","choices":[{"message":{"content":"a","tool_calls":[{"function":{"name":"f","arguments":{}}}]},"finish_reason":"stop"}],"usage":{"prompt_tokens":1}}`,
-		`{"choices":[{"text":"a"}]}`, `{"content":[{"type":"tool_use","input":{"a":1}}]}`, `{"output":[{"type":"message","content":[{"type":"output_text","text":"a"}]}]}`,
+		`{"choices":[{"text":"a"}]}`, `{"content":[{"type":"tool_use","input":{"a":1}}]}`, `{"data":[{"embedding":[1,2]},{"embedding":"AAAAAA=="}]}`, `{"output":[{"type":"message","content":[{"type":"output_text","text":"a"}]}]}`,
 		`{"error":{"message":"m","code":1}}`, `{"error":"m"}`, `{"detail":[{"loc":["a",1],"msg":"b"}]}`, `[{"error":{}}]`, `<title>a</title>`, ``,
 	} {
-		for api := range apis {
+		for api := range whole {
 			f.Add(uint8(api), 400+100*(api%2), []byte(seed)) //nolint:gosec // a small index
 		}
 	}
 	f.Fuzz(func(t *testing.T, api uint8, status int, body []byte) {
-		d := NewDecoder(apis[int(api)%len(apis)])
+		d := NewDecoder(whole[int(api)%len(whole)])
 		err := d.Body(body)
 		if err == nil {
 			require.True(t, json.Valid(body))

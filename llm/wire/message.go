@@ -15,6 +15,8 @@ type Message struct {
 	ToolCalls []ToolCall
 	// Usage is in tokens, as reported.
 	Usage Usage
+	// Vectors is how many embeddings the answer holds, and Dimensions the length of each; 0 for an answer with text.
+	Vectors, Dimensions int
 }
 
 // ToolCall is a call that the model asks for. The old `function_call` is one without an ID.

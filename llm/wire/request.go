@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -27,11 +28,14 @@ var promptFields = map[API][]string{
 	Completions: {"prompt", "prompt_embeds"},
 	Responses:   {"input", "prompt"},
 	Messages:    {"messages"},
+	Embeddings:  {"input"},
 }
 
 // BuildRequest makes the body of a request, and says whether its answer will be streamed. The fields are the provider's
 // own and pass through, unknown ones too; the map is not changed. The same fields give the same bytes. An error names
 // the field at fault and what was expected there.
+//
+// Parts of messages in chat's form, `text` and `image_url`, get the form of the API.
 //
 // A request that is not streamed loses its `stream_options`, which servers refuse in that case, and so does one that
 // sets them to null.
@@ -51,6 +55,16 @@ func BuildRequest(api API, fields map[string]any, o RequestOptions) (body []byte
 	if err = setModel(out, o.Model); err != nil {
 		return nil, false, err
 	}
+	if api == Embeddings {
+		if body, err = embeddingsRequest(out); err != nil {
+			return nil, false, err
+		}
+
+		return body, false, nil
+	}
+	if err = adaptParts(api, out); err != nil {
+		return nil, false, fmt.Errorf("%s request: %w", api, err)
+	}
 	streamed, err = wantsStream(fields, o.Stream)
 	if err != nil {
 		return nil, false, err
@@ -66,6 +80,15 @@ func BuildRequest(api API, fields map[string]any, o RequestOptions) (body []byte
 	}
 
 	return body, streamed, nil
+}
+
+func embeddingsRequest(out map[string]any) ([]byte, error) {
+	if stream := out["stream"]; stream != nil && stream != false {
+		return nil, errors.New("embeddings request: field \"stream\": an embedding is no stream")
+	}
+	delete(out, "stream")
+
+	return encode(out)
 }
 
 func checkPrompt(api API, fields map[string]any, required []string) error {

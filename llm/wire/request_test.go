@@ -23,7 +23,7 @@ func TestParseAPI(t *testing.T) {
 		require.ErrorContains(t, err, "expected one of chat, completions, responses, messages")
 		require.ErrorContains(t, err, `"`+name+`"`)
 	}
-	require.Empty(t, API("embeddings").Path())
+	require.Empty(t, API("rerank").Path())
 }
 
 func TestBuildRequest(t *testing.T) {
