@@ -49,8 +49,13 @@ declare module 'k6/x/llm' {
     baseURL: string;
     /** Sent as a bearer token (for `messages` as `x-api-key`). Appears in no log, error, tag or result. */
     apiKey?: string;
-    /** The model that requests without a `model` of their own ask for. */
-    model?: string;
+    /**
+     * The model that requests without a `model` of their own ask for. Weights choose one for each request, by the row of
+     * its trace, or else by the iteration; a session stays with its first.
+     */
+    model?: string | Record<string, number>;
+    /** Decides what weights choose. Default: 0. */
+    seed?: number;
     /** Headers of every request. */
     headers?: Record<string, string>;
     /** Bounds the whole request. Default: 10 minutes. */
@@ -121,8 +126,11 @@ declare module 'k6/x/llm' {
     completionTokens: number | null;
     cachedTokens: number | null;
     reasoningTokens: number | null;
-    /** Who counted the completion tokens; "chunks": nobody did, and metrics count chunks instead. */
-    source: 'server' | 'tokenizer' | 'chunks';
+    /**
+     * Who counted the completion tokens, or of embeddings the prompt's; "chunks": nobody did, and metrics count chunks
+     * instead. Null: nobody counted what was embedded.
+     */
+    source: 'server' | 'tokenizer' | 'chunks' | null;
   }
 
   /** Milliseconds; null where undefined. */
@@ -151,6 +159,8 @@ declare module 'k6/x/llm' {
     refusal: string;
     toolCalls: ToolCall[];
     finishReason: string | null;
+    /** How many vectors an answer of `embeddings()` holds, and their length; else null. */
+    embeddings: { count: number; dimensions: number } | null;
     /** When the request was sent: milliseconds since 1970, with a fraction. */
     startTime: number;
     usage: Usage;
@@ -176,7 +186,39 @@ declare module 'k6/x/llm' {
     asyncResponses(request: Request): Promise<Response>;
     messages(request: Request): Response;
     asyncMessages(request: Request): Promise<Response>;
+    /** `input` is a text, token ids, or a list of either. Of the timings only E2E exists. */
+    embeddings(request: EmbeddingsRequest): Response;
+    asyncEmbeddings(request: EmbeddingsRequest): Promise<Response>;
   }
+
+  /** A request for embeddings: the provider's own body, and our fields that make sense there. */
+  export interface EmbeddingsRequest extends Request {
+    input: string | string[] | number[] | number[][];
+    dimensions?: number;
+    encoding_format?: 'float' | 'base64';
+    stream?: false;
+    slo?: { e2e?: Duration };
+    abortAfter?: { ms: number };
+  }
+
+  export interface ImageOptions {
+    /** Pixels, 1 to 8192. */
+    width: number;
+    height: number;
+    /** The same seed gives the same picture, another seed another. */
+    seed: number;
+    /** Passed on. */
+    detail?: string;
+  }
+
+  /** A part of a message's content, in chat's form; requests to the other APIs get it in theirs. */
+  export interface ImagePart {
+    type: 'image_url';
+    image_url: { url: string; detail?: string };
+  }
+
+  /** A made-up picture for a message's content. */
+  export function image(options: ImageOptions): ImagePart;
 
   /** A message of a conversation, in the API's own form. */
   export type Message = Record<string, unknown>;
@@ -188,16 +230,31 @@ declare module 'k6/x/llm' {
     tags?: Record<string, string | number | boolean>;
   }
 
-  /** A conversation: each turn sends the whole history. Samples carry the tag `turn`, from 1. */
+  /** A turn's request: what `chat()` takes without messages, and what is done with calls of tools. */
+  export interface TurnRequest extends Request {
+    /** Runs a call. What it returns is the result: a text as it is, anything else as JSON. Without it, calls are left to you. */
+    onToolCall?: (call: ToolCall) => unknown;
+    /** Bounds the requests of one turn. Default: 8. */
+    maxRounds?: number;
+  }
+
+  /** The last response of a turn. */
+  export interface TurnResponse extends Response {
+    /** How many requests the turn took: 1, and more where tools were called. */
+    rounds: number;
+  }
+
+  /** A conversation: each turn sends the whole history. Samples carry the tag `turn`, from 1, and with `onToolCall` `round`. */
   export class Session {
+    /** The client's api must be chat, responses or messages. */
     constructor(client: Client, options?: SessionOptions);
     /** One turn: the user's text, a message, or several (results of tools). */
-    chat(input: string | Message | Message[], request?: Request): Response;
+    chat(input: string | Message | Message[], request?: TurnRequest): TurnResponse;
     readonly turns: number;
     readonly messages: Message[];
   }
 
-  const llm: { Client: typeof Client; Session: typeof Session };
+  const llm: { Client: typeof Client; Session: typeof Session; image: typeof image };
   export default llm;
 }
 
