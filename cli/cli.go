@@ -43,7 +43,8 @@ func New(gs *state.GlobalState) *cobra.Command {
 
 		return value, ok
 	}}
-	root.AddCommand(newSim(env), newTrace(env), newGate(env), newCapacity(env), newReport(env), newMerge(env))
+	root.AddCommand(newSim(env), newTrace(env), newGate(env), newCapacity(env), newCompare(env), newMerge(env),
+		newReport(env), newPlan(env))
 
 	return root
 }

@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"math"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -31,6 +34,8 @@ type prober struct {
 	contract *contract.Contract
 	env      map[string]string // handed to the script
 	idleWait time.Duration     // how long the service may take to come back to idle
+	log      io.Writer         // for people
+	began    bool              // the service was seen idle before the first probe
 }
 
 const (
@@ -42,35 +47,30 @@ const (
 
 // run runs one probe and judges it.
 func (p *prober) run(ctx context.Context, req capacity.ProbeRequest) (capacity.ProbeResult, error) {
-	dir := filepath.Join(p.dir, req.Dir)
-	if err := os.RemoveAll(dir); err != nil { // of a probe that was interrupted
-		return capacity.ProbeResult{}, fmt.Errorf("probe %d: %w", req.N, err)
-	}
-	steady := time.Duration(float64(p.contract.Phases.Steady) * req.Length).Round(time.Second)
-	began := time.Now()
-	if err := p.k6(ctx, req, dir, steady); err != nil {
+	if err := p.ready(ctx); err != nil {
 		return capacity.ProbeResult{}, err
 	}
-	run, err := results.Open(dir)
+	dir := filepath.Join(p.dir, req.Dir)
+	if err := os.RemoveAll(dir); err != nil { // of a probe that was interrupted
+		return capacity.ProbeResult{}, err //nolint:wrapcheck // names the directory
+	}
+	began := time.Now()
+	if err := p.k6(ctx, req, dir, p.steady(req)); err != nil {
+		return capacity.ProbeResult{}, err
+	}
+	run, judged, err := p.judge(dir)
 	if err != nil {
-		return capacity.ProbeResult{}, fmt.Errorf("probe %d: %w", req.N, err)
-	}
-	judged, err := verdict.Judge(run, p.contract)
-	if err != nil {
-		return capacity.ProbeResult{}, fmt.Errorf("probe %d: %w", req.N, err)
-	}
-	if err := report.Write(dir, judged); err != nil {
-		return capacity.ProbeResult{}, fmt.Errorf("probe %d: %w", req.N, err)
-	}
-	if err := sentTheRate(judged, req.Rate); err != nil {
-		return capacity.ProbeResult{}, fmt.Errorf("probe %d: %w", req.N, err)
+		return capacity.ProbeResult{}, err
 	}
 	result := capacity.FromVerdict(judged)
+	if result.OfferedRate, err = offered(run, req.Rate); err != nil {
+		return capacity.ProbeResult{}, err
+	}
 	if run.Info.Aborted != nil && run.Info.Aborted.Rule != results.RuleInterrupted {
 		result.StoppedEarly = run.Info.Aborted.Saw
 	}
 	if result.MeanInFlight, err = meanInFlight(run); err != nil {
-		return capacity.ProbeResult{}, fmt.Errorf("probe %d: %w", req.N, err)
+		return capacity.ProbeResult{}, err
 	}
 	if result.Recovered, err = p.waitForIdle(ctx); err != nil {
 		return capacity.ProbeResult{}, err
@@ -80,31 +80,67 @@ func (p *prober) run(ctx context.Context, req capacity.ProbeRequest) (capacity.P
 	return result, nil
 }
 
-// sentTheRate is an error where the script did not offer the rate that it was asked for: then the probe says nothing about
-// that rate. A probe that ended early is too short to tell.
-func sentTheRate(judged *verdict.Result, rate float64) error {
-	if judged.Aborted != nil {
-		return nil
-	}
-	const tolerance, fewest = 0.2, 20
-	for _, phase := range judged.Phases {
-		if phase.Name != string(contract.PhaseSteady) || phase.Seconds <= 0 || phase.Counts.Offered < fewest {
-			continue
-		}
-		offered := float64(phase.Counts.Offered-1) / phase.Seconds
-		if offered < rate*(1-tolerance) || offered > rate*(1+tolerance) {
-			return fmt.Errorf("the script offered %.4g requests/s in its steady phase, %.4g were asked for: "+
-				"it has to take its rate from __ENV.LLM_RATE, as examples/capacity.js does", offered, rate)
-		}
+// steady is the length of a probe's steady phase.
+func (p *prober) steady(req capacity.ProbeRequest) time.Duration {
+	seconds := math.Ceil(time.Duration(p.contract.Phases.Steady).Seconds()*req.Length - 1e-6) // no fewer requests than asked for
 
-		return nil
-	}
-
-	return nil
+	return time.Duration(seconds) * time.Second
 }
 
-// k6 runs the script. Its output is kept beside the evidence.
-func (p *prober) k6(ctx context.Context, req capacity.ProbeRequest, dir string, steady time.Duration) error {
+// judge judges the evidence in a directory by the contract of the search, and leaves the verdict there.
+func (p *prober) judge(dir string) (*results.Run, *verdict.Result, error) {
+	run, err := results.Open(dir)
+	if err != nil {
+		return nil, nil, err //nolint:wrapcheck // names the file
+	}
+	judged, err := verdict.Judge(run, p.contract)
+	if err != nil {
+		return nil, nil, err //nolint:wrapcheck // names the file
+	}
+
+	return run, judged, report.Write(dir, judged) //nolint:wrapcheck // names the file
+}
+
+// offered reads the rate that the script sent in its steady phase. It is an error where that is another one than it was
+// asked for: then the probe says nothing about that rate. A trace is not even, so only a gross difference is one; a probe
+// that ended early is too short to tell.
+func offered(run *results.Run, asked float64) (*float64, error) {
+	var arrivals []float64
+	first, last := time.Time{}, time.Time{}
+	_, err := run.Requests(func(r *results.Request) error {
+		if r.Phase != string(contract.PhaseSteady) || r.Attempt > 1 {
+			return nil
+		}
+		at := r.Arrival()
+		if first.IsZero() || at.Before(first) {
+			first = at
+		}
+		if at.After(last) {
+			last = at
+		}
+		arrivals = append(arrivals, float64(at.UnixNano())/float64(time.Second))
+
+		return nil
+	})
+	if err != nil {
+		return nil, err //nolint:wrapcheck // names the file
+	}
+	seconds := last.Sub(first).Seconds()
+	o, ok := capacity.OfferedRate(arrivals, seconds*float64(len(arrivals))/float64(max(len(arrivals)-1, 1)))
+	if !ok {
+		return nil, nil //nolint:nilnil // too few to tell
+	}
+	const gross = 0.5
+	if run.Info.Aborted == nil && o.Differs(asked, gross) {
+		return nil, fmt.Errorf("the script offered %.4g requests/s in its steady phase, %.4g were asked for: "+
+			"it has to take its rate from __ENV.LLM_RATE, as examples/capacity.js does", o.Rate, asked)
+	}
+
+	return &o.Rate, nil
+}
+
+// k6 runs the script, as a whole or as one execution segment of it. Its output is kept beside the evidence.
+func (p *prober) k6(ctx context.Context, req capacity.ProbeRequest, dir string, steady time.Duration, segment ...string) error {
 	env := map[string]string{
 		"LLM_RATE": strconv.FormatFloat(req.Rate, 'g', 8, 64), "LLM_STEADY": steady.String(),
 		"LLM_SEED": strconv.FormatUint(req.Seed>>11, 10), // a JavaScript number holds 53 bits
@@ -112,17 +148,12 @@ func (p *prober) k6(ctx context.Context, req capacity.ProbeRequest, dir string, 
 	for name, value := range p.env {
 		env[name] = value
 	}
-	names := make([]string, 0, len(env))
-	for name := range env {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	args := make([]string, 0, 8+2*len(names))
-	args = append(args, "run", "--quiet", "--address", "", "--no-usage-report", "--out", "llm="+dir)
-	for _, name := range names {
+	args := []string{"run", "--quiet", "--address", "", "--no-usage-report", "--out", "llm=" + dir}
+	for _, name := range slices.Sorted(maps.Keys(env)) {
 		args = append(args, "-e", name+"="+env[name])
 	}
-	cmd := exec.CommandContext(ctx, p.binary, append(args, p.script)...) //nolint:gosec // this binary, the user's script
+	args = append(append(args, segment...), p.script)
+	cmd := exec.CommandContext(ctx, p.binary, args...) //nolint:gosec // this binary, the user's script
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = stopPatience
 	cmd.Env = os.Environ()
@@ -132,14 +163,14 @@ func (p *prober) k6(ctx context.Context, req capacity.ProbeRequest, dir string, 
 	}
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
-	err := cmd.Run()
+	err := runWithParent(cmd)
 	if _, statErr := os.Stat(dir); statErr == nil {
 		if writeErr := results.WriteFile(filepath.Join(dir, "k6.log"), output.Bytes()); writeErr != nil {
-			return fmt.Errorf("probe %d: %w", req.N, writeErr)
+			return writeErr //nolint:wrapcheck // names the file
 		}
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("probe %d: %w", req.N, ctx.Err())
+		return ctx.Err() //nolint:wrapcheck // the search was interrupted
 	}
 	var exit *exec.ExitError
 	switch {
@@ -148,7 +179,7 @@ func (p *prober) k6(ctx context.Context, req capacity.ProbeRequest, dir string, 
 	case errors.As(err, &exit) && exit.ExitCode() == exitThresholds:
 		return nil // an answer too: the verdict says which
 	default:
-		return fmt.Errorf("probe %d: k6 run: %w; it said:\n%s", req.N, err, lastLines(output.String(), 12))
+		return fmt.Errorf("k6 run: %w; it said:\n%s", err, lastLines(output.String(), 12))
 	}
 }
 
@@ -177,33 +208,82 @@ func meanInFlight(run *results.Run) (*float64, error) {
 	return &mean, nil
 }
 
-// waitForIdle waits until the service has nothing left to do. Without its metrics that can not be seen.
+// waitForIdle waits until the service has nothing left to do. Without its metrics that can not be seen: nil.
 func (p *prober) waitForIdle(ctx context.Context) (*bool, error) {
 	if p.contract.Server == nil || len(p.contract.Server.MetricsURLs) == 0 {
 		return nil, nil //nolint:nilnil // it can not be seen
 	}
+	err := p.idle(ctx)
+	if ctx.Err() != nil {
+		return nil, ctx.Err() //nolint:wrapcheck // the search was interrupted
+	}
+	idle := err == nil
+
+	return &idle, nil
+}
+
+// idle returns once the service is idle; the error says what it was doing at last.
+func (p *prober) idle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, p.idleWait)
+	defer cancel()
 	client := &http.Client{Timeout: 5 * time.Second}
 	defer client.CloseIdleConnections()
-	idle := false
-	for deadline := time.Now().Add(p.idleWait); !idle && time.Now().Before(deadline); {
-		readings := make([]scrape.Reading, 0, len(p.contract.Server.MetricsURLs))
-		for _, url := range p.contract.Server.MetricsURLs {
-			if r, err := scrape.Fetch(ctx, client, url); err == nil {
-				readings = append(readings, r)
-			}
+	var last error
+	for {
+		busy := p.busy(ctx, client)
+		if busy == nil {
+			return nil
 		}
-		r := scrape.Join(readings...)
-		if len(readings) == len(p.contract.Server.MetricsURLs) && (r.QueueDepth != nil || r.Running != nil) {
-			idle = value(r.QueueDepth)+value(r.Running) == 0
+		if last == nil {
+			fmt.Fprintf(p.log, "    waiting for the service to be idle, %s at most: %v\n", p.idleWait, busy)
+		}
+		if ctx.Err() == nil || last == nil {
+			last = busy // and not that the wait is over
 		}
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err() //nolint:wrapcheck // the search was interrupted
+			return last
 		case <-time.After(250 * time.Millisecond):
 		}
 	}
+}
 
-	return &idle, nil
+// busy says what the service has to do; nil where it has nothing.
+func (p *prober) busy(ctx context.Context, client *http.Client) error {
+	readings := make([]scrape.Reading, 0, len(p.contract.Server.MetricsURLs))
+	for _, url := range p.contract.Server.MetricsURLs {
+		r, err := scrape.Fetch(ctx, client, url)
+		if err != nil {
+			return err //nolint:wrapcheck // names the address
+		}
+		readings = append(readings, r)
+	}
+	r := scrape.Join(readings...)
+	if r.QueueDepth == nil && r.Running == nil {
+		return errors.New("its metrics have neither a number of running requests nor one of waiting ones")
+	}
+	if running, waiting := value(r.Running), value(r.QueueDepth); running+waiting > 0 {
+		return fmt.Errorf("%.0f requests are running and %.0f are waiting", running, waiting)
+	}
+
+	return nil
+}
+
+// ready is an error where the service is not idle before the first probe: somebody else's load would be measured, too.
+func (p *prober) ready(ctx context.Context) error {
+	if p.began || p.contract.Server == nil || len(p.contract.Server.MetricsURLs) == 0 {
+		return nil
+	}
+	err := p.idle(ctx)
+	if ctx.Err() != nil {
+		return ctx.Err() //nolint:wrapcheck // the search was interrupted
+	}
+	if err != nil {
+		return fmt.Errorf("the service is not idle after %s (--idle-wait), so that the search would measure other load, too: %w", p.idleWait, err)
+	}
+	p.began = true
+
+	return nil
 }
 
 func value(v *float64) float64 {

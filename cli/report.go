@@ -34,6 +34,9 @@ func newReport(env environment) *cobra.Command {
 			if err != nil {
 				return wrongUse(err)
 			}
+			if in.Capacity, err = report.Capacities(args); err != nil {
+				return wrongUse(err)
+			}
 			if asJSON {
 				content, err := report.JSON(in)
 				if err != nil {

@@ -46,11 +46,16 @@ type Options struct {
 	GPUs         float64 `json:"gpus,omitempty"`
 	// MaxCost bounds the cost, in the price's currency; 0 means no bound. It needs GPUHourPrice.
 	MaxCost float64 `json:"max_cost,omitempty"`
+
+	// resumedAfter is the number of the probe that a resumed search begins after; 0 for a new one.
+	resumedAfter int
 }
+
+// DefaultMaxLength is what an INCONCLUSIVE probe is extended to at most, in units of the full length.
+const DefaultMaxLength = 1.5
 
 const (
 	defaultScreenLength = 0.15
-	defaultMaxLength    = 1.5
 	defaultMaxProbes    = 10
 )
 
@@ -60,7 +65,7 @@ func (o Options) withDefaults() Options {
 		o.ScreenLength = defaultScreenLength
 	}
 	if o.MaxLength == 0 {
-		o.MaxLength = defaultMaxLength
+		o.MaxLength = DefaultMaxLength
 	}
 	if o.MaxProbes == 0 {
 		o.MaxProbes = defaultMaxProbes

@@ -148,8 +148,12 @@ func (p *planner) ended() Status {
 		return ""
 	}
 	last := &p.probes[len(p.probes)-1]
+	resumed := last.N == p.o.resumedAfter // what kept the search from going on may be mended since
 	if last.Verdict == verdict.Invalid {
-		return GeneratorLimited
+		if last.Repeats != 0 && !resumed {
+			return GeneratorLimited
+		}
+		return ""
 	}
 	if p.undecided() == nil {
 		switch {
@@ -161,10 +165,19 @@ func (p *planner) ended() Status {
 			return Found
 		}
 	}
-	if last.Recovered != nil && !*last.Recovered {
+	if last.Recovered != nil && !*last.Recovered && !resumed {
 		return NotRecovered
 	}
 	return ""
+}
+
+// invalid is the last probe where it was INVALID. It is repeated once: a machine that was busy for a moment is not a
+// generator without capacity.
+func (p *planner) invalid() *Record {
+	if n := len(p.probes); n > 0 && p.probes[n-1].Verdict == verdict.Invalid {
+		return &p.probes[n-1]
+	}
+	return nil
 }
 
 // undecided is the last probe where it was INCONCLUSIVE and a longer one may decide it. A rate is extended once: what is
@@ -241,6 +254,11 @@ const nearLimit = 3
 
 // choose is the next probe without regard to the budget.
 func (p *planner) choose() ProbeRequest {
+	if last := p.invalid(); last != nil {
+		request := p.request(last.Rate, last.Purpose, last.Length)
+		request.Extends, request.Repeats = last.Extends, last.N
+		return request
+	}
 	if last := p.undecided(); last != nil {
 		request := p.request(last.Rate, PurposeExtend, p.extension(last))
 		request.Extends = last.N
@@ -289,6 +307,7 @@ func (p *planner) failedConfirmations() int {
 	for i := len(p.probes) - 1; i >= 0; i-- {
 		r := &p.probes[i]
 		switch {
+		case r.Verdict == verdict.Invalid: // it was repeated
 		case r.Verdict == verdict.Pass:
 			return steps
 		case r.Purpose == PurposeStepDown:

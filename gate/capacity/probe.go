@@ -36,6 +36,8 @@ type ProbeRequest struct {
 	StopEarly bool `json:"stop_early"`
 	// Extends is the number of the INCONCLUSIVE probe that this one repeats for longer; 0 for none.
 	Extends int `json:"extends,omitempty"`
+	// Repeats is the number of the INVALID probe that this one repeats; 0 for none.
+	Repeats int `json:"repeats,omitempty"`
 	// Seed is for the arrivals of this probe; a function of Options.Seed and N.
 	Seed uint64 `json:"seed"`
 	// Dir is the name of the probe's directory within that of the search, such as "probe-03".
@@ -56,6 +58,9 @@ type ProbeResult struct {
 
 	// Requests offered in the steady phase.
 	Requests int64 `json:"requests"`
+	// OfferedRate is the rate of arrivals in the steady phase, per second; absent where they were too few to tell. A trace is
+	// not even: its part that falls into the phase can be busier or quieter than the rate that was asked for.
+	OfferedRate *float64 `json:"offered_rate,omitempty"`
 	// CompletedRate is the rate at which requests completed in the steady phase, per second: what an overloaded service
 	// can serve.
 	CompletedRate         *float64 `json:"completed_rate,omitempty"`

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/safeqps/xk6-safeqps/gate/verdict"
 )
@@ -66,6 +67,9 @@ type Result struct {
 	Knee   *Knee    `json:"knee,omitempty"`
 	Margin *float64 `json:"margin,omitempty"`
 
+	// ClientProof is a repetition of the answer with twice the load generators; absent where none was asked for.
+	ClientProof *ClientProof `json:"client_proof,omitempty"`
+
 	Probes     []Record    `json:"probes"`
 	Violations []Violation `json:"violations,omitempty"`
 	// ElapsedSeconds of all probes, and what FullSeconds for each of them would have taken.
@@ -74,6 +78,49 @@ type Result struct {
 	// Cost of the probes' time, in the currency of the price; absent where no price is known.
 	Cost  *float64 `json:"cost,omitempty"`
 	Notes []string `json:"notes,omitempty"`
+}
+
+// ClientProof compares the answer's probe with one at the same rate by two load generators. If two measure lower
+// latencies than one did, a part of what one measured was its own.
+type ClientProof struct {
+	Rate float64 `json:"rate"`
+	// Probe that is compared, and Verdict on the evidence of the two.
+	Probe   int            `json:"probe"`
+	Verdict verdict.Status `json:"verdict"`
+	// Answer of the comparison of two generators (B) with one (A); see the compare package.
+	Answer string `json:"answer"`
+	// Limited: some latency was lower with two generators, at the confidence of the comparison. Lower names them.
+	Limited bool     `json:"limited"`
+	Lower   []string `json:"lower,omitempty"`
+	// Dir has the evidence of the two and the comparison, within the directory of the search.
+	Dir string `json:"dir"`
+}
+
+// Proved adds the proof, and says in the notes what follows from it.
+func (r *Result) Proved(p *ClientProof) {
+	r.ClientProof = p
+	switch {
+	case p.Limited:
+		r.note("with two load generators %s came out lower at %s: one generator measured a part of itself, and the service "+
+			"carries this rate or more; give the generator more capacity and search again", strings.Join(p.Lower, ", "), rate(p.Rate))
+	case p.Verdict == verdict.Invalid:
+		r.note("two load generators did not have room for the client proof: their evidence is INVALID, and proves nothing")
+	default:
+		r.note("two load generators at %s measured no lower latencies than one (%s, verdict %s)", rate(p.Rate), p.Answer, p.Verdict)
+	}
+}
+
+// Answer is the probe that SafeQPS rests on; false where there is none.
+func (r *Result) Answer() (Record, bool) {
+	if r.SafeQPS == nil {
+		return Record{}, false
+	}
+	for i := len(r.Probes) - 1; i >= 0; i-- {
+		if r.Probes[i].Rate == *r.SafeQPS && r.Probes[i].Verdict == verdict.Pass {
+			return r.Probes[i], true
+		}
+	}
+	return Record{}, false
 }
 
 // JSON is the result with indentation, and a newline at its end.
@@ -210,6 +257,7 @@ func (r *Result) notes(o Options, low, high *level) {
 			rate(high.rate), percent(high.length), needed)
 	}
 	r.noteReversals()
+	r.noteUneven()
 	for _, v := range r.Violations {
 		r.note("%s failed (probe %d), although %s passed (probe %d): the lower rate decides",
 			rate(v.FailedRate), v.FailedProbe, rate(v.PassedRate), v.PassedProbe)
@@ -220,6 +268,17 @@ func (r *Result) notes(o Options, low, high *level) {
 			r.note("after probe %d at %s the service did not return to its idle state", p.N, rate(p.Rate))
 		}
 	}
+}
+
+// noteUneven tells where the arrivals of the answer's probe were not as many as its rate says.
+func (r *Result) noteUneven() {
+	const uneven = 0.1
+	answer, ok := r.Answer()
+	if !ok || answer.OfferedRate == nil || math.Abs(*answer.OfferedRate/answer.Rate-1) <= uneven {
+		return
+	}
+	r.note("the steady phase of probe %d had %s, and the workload as a whole %s: it is not even, so the answer holds for "+
+		"this part of it", answer.N, rate(*answer.OfferedRate), rate(answer.Rate))
 }
 
 // noteReversals tells of rates that passed a probe and did not pass a later one.

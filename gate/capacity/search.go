@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/safeqps/xk6-safeqps/gate/verdict"
@@ -23,6 +24,9 @@ type Progress struct {
 	ElapsedSeconds, LeftSeconds float64
 	// ProbesLeft of the budget.
 	ProbesLeft int
+	// AtMostSeconds is a guess at what is left, for a progress display: every rate that bisection still needs at the full
+	// length, within the budget. Probes that are stopped early or are short take less; extended ones take more.
+	AtMostSeconds float64
 }
 
 // Search looks for the Safe QPS. state holds the probes of an earlier, interrupted search, or nothing, and is brought up
@@ -42,6 +46,7 @@ func Search(
 	if err := state.adopt(options); err != nil {
 		return Result{}, err
 	}
+	options.resumedAfter = len(state.Probes)
 	if onProgress == nil {
 		onProgress = func(Progress) error { return nil }
 	}
@@ -78,8 +83,10 @@ func (p *planner) progress(state *State, next *ProbeRequest, last *Record) Progr
 		Next: next, Last: last, State: state,
 		ElapsedSeconds: totalSeconds(p.probes), LeftSeconds: -1, ProbesLeft: max(p.o.MaxProbes-len(p.probes), 0),
 	}
+	out.AtMostSeconds = float64(min(p.ratesLeft(), out.ProbesLeft)) * (p.o.FullSeconds + p.o.OverheadSeconds)
 	if left := p.o.budgetSeconds() - out.ElapsedSeconds; finite(left) {
 		out.LeftSeconds = max(left, 0)
+		out.AtMostSeconds = min(out.AtMostSeconds, out.LeftSeconds)
 	}
 	if p.low != nil {
 		out.Low = p.low.rate
@@ -102,4 +109,16 @@ func (r *ProbeResult) check() error {
 		return errors.New("requests is negative")
 	}
 	return nil
+}
+
+// ratesLeft is how many rates bisection of the present bracket takes, one at least.
+func (p *planner) ratesLeft() int {
+	low, high := p.o.Min, p.o.Max
+	if p.low != nil {
+		low = p.low.rate
+	}
+	if p.high != nil {
+		high = p.high.rate
+	}
+	return max(1, int(math.Ceil(math.Log2(math.Log(high/low)/math.Log1p(p.o.Tolerance)))))
 }

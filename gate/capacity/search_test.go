@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -284,20 +285,56 @@ func TestContradictionsAreReportedAndTheLowerRateDecides(t *testing.T) {
 		"30 req/s passed probe 5 (100 % of the full length) and was INCONCLUSIVE in probe 6 (100 %): the later one decides")
 }
 
-func TestAnInvalidProbeEndsTheSearch(t *testing.T) {
+func TestAGeneratorWithoutCapacityEndsTheSearch(t *testing.T) {
+	limit := 100.0
 	probe := func(ctx context.Context, r ProbeRequest) (ProbeResult, error) {
-		if r.Rate > 100 {
+		if r.Rate > limit {
 			return ProbeResult{Verdict: verdict.Invalid, Seconds: 60}, nil
 		}
 		return ideal{limit: 500, capacity: 500, slope: 3}.probe(ctx, r)
 	}
-	r := search(t, wide(), probe)
+	state := &State{}
+	r, err := Search(context.Background(), wide(), probe, state, nil)
+	require.NoError(t, err)
 	require.Equal(t, GeneratorLimited, r.Status)
-	require.Equal(t, verdict.Invalid, r.Probes[len(r.Probes)-1].Verdict)
+	n := len(r.Probes)
+	first, second := r.Probes[n-2], r.Probes[n-1]
+	require.Equal(t, verdict.Invalid, first.Verdict)
+	require.Equal(t, verdict.Invalid, second.Verdict)
+	require.Equal(t, first.N, second.Repeats)
+	require.InDelta(t, first.Rate, second.Rate, 0)
+	require.InDelta(t, first.Length, second.Length, 0)
+	require.Equal(t, first.Purpose, second.Purpose)
 	require.InDelta(t, 31.62, *r.SafeQPS, 0.01)
 	require.False(t, r.Confirmed)
 	require.Nil(t, r.Bracket.High, "nothing follows about the service at that rate")
 	require.Contains(t, r.Notes[0], "load generator was the bottleneck")
+
+	again, err := Search(context.Background(), wide(), probe, state, nil)
+	require.NoError(t, err)
+	require.Equal(t, GeneratorLimited, again.Status)
+	require.Len(t, again.Probes, n+1, "resumed, it looks once whether the generator has room now")
+	limit = 1000
+	mended, err := Search(context.Background(), wide(), probe, state, nil)
+	require.NoError(t, err)
+	require.Greater(t, *mended.SafeQPS, 100.0)
+}
+
+func TestAMomentOfNoiseCostsOneProbe(t *testing.T) {
+	for noisy := 1; noisy <= 6; noisy++ {
+		s := ideal{limit: 40, capacity: 45, slope: 8}
+		r := search(t, wide(), func(ctx context.Context, r ProbeRequest) (ProbeResult, error) {
+			if r.N == noisy {
+				return ProbeResult{Verdict: verdict.Invalid, Seconds: 60}, nil
+			}
+			return s.probe(ctx, r)
+		})
+		clean := search(t, wide(), s.probe)
+		require.Equal(t, Found, r.Status, noisy)
+		require.InDelta(t, *clean.SafeQPS, *r.SafeQPS, 0, noisy)
+		require.Len(t, r.Probes, len(clean.Probes)+1)
+		require.Equal(t, noisy, r.Probes[noisy].Repeats)
+	}
 }
 
 func TestAServiceThatDoesNotRecoverEndsTheSearch(t *testing.T) {
@@ -313,6 +350,11 @@ func TestAServiceThatDoesNotRecoverEndsTheSearch(t *testing.T) {
 	require.Contains(t, r.Notes[0], "does not recover")
 	require.InDelta(t, 31.62, *r.SafeQPS, 0.01)
 	require.False(t, r.Confirmed)
+
+	state := &State{Schema: StateSchema, Options: wide(), Probes: r.Probes}
+	again, err := Search(context.Background(), wide(), ideal{limit: 50, capacity: 60, slope: 3}.probe, state, nil)
+	require.NoError(t, err)
+	require.Equal(t, Found, again.Status, "resumed, after somebody has seen to the service, it goes on")
 }
 
 func TestBudgetIsKept(t *testing.T) {
@@ -471,14 +513,50 @@ func TestProbesAreNumberedAndSeededApart(t *testing.T) {
 	require.Len(t, slices.Compact(seeds), len(r.Probes))
 }
 
+func TestAnUnevenWorkloadIsTold(t *testing.T) {
+	for share, told := range map[float64]bool{1: false, 1.05: false, 0.8: true, 1.2: true} {
+		r := search(t, wide(), func(ctx context.Context, q ProbeRequest) (ProbeResult, error) {
+			found, err := ideal{limit: 20, capacity: 22, slope: 10}.probe(ctx, q)
+			offered := q.Rate * share
+			found.OfferedRate = &offered
+			return found, err
+		})
+		answer, ok := r.Answer()
+		require.True(t, ok)
+		require.InDelta(t, *r.SafeQPS, answer.Rate, 0)
+		require.GreaterOrEqual(t, answer.Length, 1.0)
+		require.Equal(t, told, slices.ContainsFunc(r.Notes, func(n string) bool { return strings.Contains(n, "it is not even") }), share)
+	}
+}
+
+func TestProofOfTheClient(t *testing.T) {
+	for name, c := range map[string]struct {
+		proof ClientProof
+		says  string
+	}{
+		"limited": {ClientProof{Verdict: verdict.Pass, Limited: true, Lower: []string{"ttft p95"}}, "ttft p95 came out lower"},
+		"invalid": {ClientProof{Verdict: verdict.Invalid}, "proves nothing"},
+		"proved":  {ClientProof{Verdict: verdict.Pass, Answer: "same"}, "no lower latencies than one (same, verdict PASS)"},
+	} {
+		var r Result
+		r.Proved(&c.proof)
+		require.Contains(t, r.Notes[0], c.says, name)
+		require.Equal(t, &c.proof, r.ClientProof)
+	}
+	_, ok := (&Result{}).Answer()
+	require.False(t, ok)
+}
+
 func TestProgress(t *testing.T) {
 	o := wide()
 	o.MaxSeconds = 50_000
 	s := ideal{limit: 20, capacity: 22, slope: 10}
 	var before, after int
 	var last Progress
+	var atMost []float64
 	r, err := Search(context.Background(), o, s.probe, nil, func(p Progress) error {
 		if p.Next != nil {
+			atMost = append(atMost, p.AtMostSeconds)
 			before++
 		}
 		if p.Last != nil {
@@ -495,6 +573,15 @@ func TestProgress(t *testing.T) {
 	require.InDelta(t, r.Bracket.High.Rate, last.High, 0)
 	require.InDelta(t, 50_000-r.ElapsedSeconds, last.LeftSeconds, 1e-6)
 	require.Equal(t, 10-len(r.Probes), last.ProbesLeft)
+	require.InDelta(t, 8*660, atMost[0], 1e-9, "bisection from 1 to 1,000 at 5 % takes 8 rates")
+	require.InDelta(t, 660, atMost[len(atMost)-1], 1e-9)
+
+	o.MaxSeconds = 1000
+	_, err = Search(context.Background(), o, s.probe, nil, func(p Progress) error {
+		require.LessOrEqual(t, p.AtMostSeconds, 1000-p.ElapsedSeconds)
+		return nil
+	})
+	require.NoError(t, err)
 }
 
 func TestWrongProbesAndOptionsAreErrors(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/stat/distuv"
 
@@ -53,6 +54,11 @@ type Row struct {
 
 	change change
 	tested bool
+}
+
+// Latency reports that the row is of a latency, rather than of throughput or errors.
+func (r *Row) Latency() bool {
+	return slices.ContainsFunc(latencies, func(l latency) bool { return l.name == r.Metric })
 }
 
 // change is an estimate with its standard error, on the scale of the test: ln(B/A), or B-A.

@@ -11,14 +11,16 @@ import (
 
 // latencies are the metrics that are compared request by request. ITL has one value per request here, the 99th percentile
 // of its gaps.
-var latencies = []struct {
-	name string
-	of   func(*results.Request) results.Number
-}{
+var latencies = []latency{
 	{"ttft", func(r *results.Request) results.Number { return r.TTFT }},
 	{"tpot", func(r *results.Request) results.Number { return r.TPOT }},
 	{"itl_p99", func(r *results.Request) results.Number { return r.ITLP99 }},
 	{"e2e", func(r *results.Request) results.Number { return r.E2E }},
+}
+
+type latency struct {
+	name string
+	of   func(*results.Request) results.Number
 }
 
 const latencyCount = 4

@@ -43,7 +43,7 @@ type Capacity struct {
 	LimitingCriterion string `json:"limiting_criterion,omitempty"`
 	// Knee is the rate in requests per second at which the tail latency starts to rise steeply.
 	Knee *float64 `json:"knee,omitempty"`
-	// Margin is the distance from SafeQPS to the knee as a share of SafeQPS; negative where the knee comes first.
+	// Margin is how far SafeQPS lies below the knee, as a share of the knee; negative where the knee comes first.
 	Margin *float64 `json:"margin,omitempty"`
 	// Note is what a reader has to know beside the numbers.
 	Note string `json:"note,omitempty"`

@@ -158,7 +158,8 @@ func snippetDir(t *testing.T) string {
 	require.NoError(t, os.Symlink(binary, filepath.Join(dir, "k6")))
 	for name, from := range map[string]string{
 		"slo.yaml": "examples/slo.yaml", "trace.jsonl": "examples/sample-trace.jsonl",
-		"azure.csv": "trace/format/testdata/azure.csv",
+		"azure.csv": "trace/format/testdata/azure.csv", "gate.js": "examples/gate.js", "capacity.js": "examples/capacity.js",
+		"envelope.json": "internal/e2e/testdata/envelope.json",
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(readText(t, from)), 0o600))
 	}

@@ -1,0 +1,54 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/safeqps/xk6-safeqps/gate/capacity"
+)
+
+// EnvelopeFile is where a capacity search leaves its envelope, in its own directory.
+const EnvelopeFile = "envelope.json"
+
+// FromEnvelope is what a report shows of a Capacity Envelope.
+func FromEnvelope(e *capacity.Envelope) []Capacity {
+	found := make([]Capacity, 0, len(e.Entries))
+	for i := range e.Entries {
+		r := &e.Entries[i].Result
+		c := Capacity{
+			Workload: e.Entries[i].Workload, Arrival: e.Entries[i].Arrivals, SafeQPS: r.SafeQPS, Confirmed: r.Confirmed,
+			OutputTokensPerSecond: r.OutputTokensPerSecond, LimitingCriterion: r.LimitingCriterion, Margin: r.Margin,
+			Note: strings.Join(r.Notes, "; "),
+		}
+		if r.Knee != nil {
+			c.Knee = &r.Knee.Rate
+		}
+		found = append(found, c)
+	}
+	return found
+}
+
+// Capacities reads the envelopes of those directories that are of a capacity search; the others have none.
+func Capacities(dirs []string) ([]Capacity, error) {
+	var found []Capacity
+	for _, dir := range dirs {
+		path := filepath.Join(dir, EnvelopeFile)
+		content, err := os.ReadFile(path) //nolint:gosec // the user's choice
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("report: %w", err)
+		}
+		envelope, err := capacity.ReadEnvelope(content)
+		if err != nil {
+			return nil, fmt.Errorf("report: %s: %w", path, err)
+		}
+		found = append(found, FromEnvelope(envelope)...)
+	}
+	return found, nil
+}
