@@ -33,6 +33,7 @@ const (
 	clientPrefix = "llm_client_"
 	gapsName     = "llm_server_scrape_gaps"
 	growthName   = "llm_queue_growth"
+	inFlightName = "llm_in_flight"
 )
 
 // MonitorConfig is the scenario that `gate.monitor(contract)` gives. It has no VUs: its executor reads the service's own
@@ -201,7 +202,7 @@ func (m *monitor) othersAreOver(now time.Time, end time.Duration) bool {
 		return false
 	}
 	for _, config := range m.state.Test.Options.Scenarios {
-		if config.GetType() != MonitorType && config.GetStartTime() >= elapsed-m.config.interval() {
+		if config.GetType() != MonitorType && elapsed < config.GetStartTime()+max(m.scheduled(config), m.config.interval()) {
 			return false
 		}
 	}
@@ -209,10 +210,26 @@ func (m *monitor) othersAreOver(now time.Time, end time.Duration) bool {
 	return true
 }
 
+// scheduled is how long a scenario lasts by its schedule, without gracefulStop. Until then, that no VU is at work means no
+// more than that no request is under way. Scenarios that end with their iterations keep their VUs at work until then: their
+// maxDuration is not waited for.
+func (m *monitor) scheduled(config lib.ExecutorConfig) time.Duration {
+	switch config.GetType() {
+	case "shared-iterations", "per-vu-iterations":
+		return 0
+	default:
+		offset, _ := lib.GetEndOffset(config.GetExecutionRequirements(m.state.ExecutionTuple))
+
+		return offset - config.GetGracefulStop()
+	}
+}
+
 // tick takes one reading of everything.
 func (m *monitor) tick(ctx context.Context, now time.Time) error {
 	tags := m.tags(now)
 	levels := map[string]float64{"in_flight": float64(m.load.InFlight())}
+	// The client sends it when requests start and end, and two that end at once can overtake each other on the way.
+	m.push(inFlightName, now, m.state.Test.RunTags, levels["in_flight"])
 	m.readClient(now, tags, levels)
 	if m.asksServer() {
 		m.readServer(ctx, now, tags, levels)

@@ -74,6 +74,7 @@ func (c *call) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, c.err
 	}
 	c.ex.Status = resp.StatusCode
+	c.ex.HeaderAt, c.ex.Date = time.Now(), resp.Header.Get("Date")
 	c.header = resp.Header
 	resp.Body = &answer{ReadCloser: resp.Body, call: c, ctx: ctx, resp: resp}
 

@@ -35,6 +35,7 @@ type prepared struct {
 	state      *lib.State
 	rpsLimit   *rate.Limiter
 	tags       metrics.TagsAndMeta // the VU's, with the client's and the request's
+	runTags    *metrics.TagSet     // the run's alone, for what is the process's and not the request's
 	model      string
 	maxTokens  int
 	promptText func() string
@@ -69,6 +70,7 @@ func (c *client) prepare(api wire.API, value sobek.Value) (*prepared, error) {
 		api: api, request: req, body: body, streamed: streamed, rpsLimit: state.RPSLimit,
 		tags: state.Tags.GetCurrentValues(), model: model, maxTokens: maxTokens(req.body),
 		promptText: func() string { return promptText(req.body) },
+		runTags:    c.module.rootTags.WithTagsFromMap(state.Options.RunTags),
 	}
 	if model, ok := req.body["model"].(string); ok && model != "" {
 		p.model = model
@@ -113,7 +115,7 @@ func (c *client) attempt(ctx context.Context, p *prepared, number int) *Exchange
 	ex := &Exchange{
 		Seq: c.module.root.sequence.Add(1), API: p.api, Model: p.model, Row: p.request.row, Class: p.request.class, Tags: own,
 		Due: p.request.due, Streamed: p.streamed, Attempt: number,
-		PromptTokensAsked: p.request.promptTokens, CompletionTokensAsked: p.maxTokens,
+		PromptTokensAsked: p.request.promptTokens, CompletionTokensAsked: p.maxTokens, runTags: p.runTags,
 	}
 	dec := wire.NewDecoder(p.api)
 	if number > 1 {
@@ -179,7 +181,7 @@ func (c *client) announce(p *prepared, ex *Exchange) {
 	p.state.Samples <- &Started{
 		Seq: ex.Seq, Attempt: ex.Attempt, Sent: now, Due: ex.Due, Row: ex.Row, Class: ex.Class, Tags: ex.Tags,
 		sample: metrics.Sample{
-			TimeSeries: metrics.TimeSeries{Metric: c.module.instruments.inFlight, Tags: ex.Tags},
+			TimeSeries: metrics.TimeSeries{Metric: c.module.instruments.inFlight, Tags: ex.runTags},
 			Time:       now, Value: float64(c.module.root.inFlight.Add(1)), Metadata: p.tags.Metadata,
 		},
 	}

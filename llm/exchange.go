@@ -69,6 +69,8 @@ type Exchange struct {
 	Due      time.Time // zero: no due time
 	Timeline stream.Timeline
 	End      time.Time // when the client was done with it
+	HeaderAt time.Time // when the answer's header had come; zero: none came
+	Date     string    // the answer's Date header, by the server's clock; "" where there was none
 	Streamed bool      // a stream was asked for
 
 	Outcome     Outcome
@@ -91,6 +93,7 @@ type Exchange struct {
 	Cost    *float64
 
 	retryAfter time.Duration // what the server asked for
+	runTags    *metrics.TagSet
 	samples    []metrics.Sample
 }
 
@@ -253,7 +256,7 @@ func (e *Exchange) sample(m *instruments, metadata map[string]string, keepITL bo
 		// Not an arrival: its latency and its outcome are the retry's own, and change nothing in what is judged.
 		tags := e.Tags.With("outcome", string(e.Outcome)).With("attempt", attemptTag(e.Attempt))
 		s.addTagged(m.retries, tags, e.End, 1)
-		s.add(m.inFlight, e.End, float64(e.InFlight))
+		s.addTagged(m.inFlight, e.runTags, e.End, float64(e.InFlight))
 		e.sampleTokens(m, s)
 
 		return
@@ -344,7 +347,7 @@ func (e *Exchange) sampleOutcome(m *instruments, s *sampler) {
 	if e.ErrorType != "" {
 		s.addTagged(m.errors, e.Tags.With("error_type", string(e.ErrorType)), e.End, 1)
 	}
-	s.add(m.inFlight, e.End, float64(e.InFlight))
+	s.addTagged(m.inFlight, e.runTags, e.End, float64(e.InFlight))
 	if e.Goodput != nil {
 		s.add(m.goodput, e.End, indicator(*e.Goodput))
 	}

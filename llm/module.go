@@ -11,6 +11,7 @@ import (
 	"github.com/grafana/sobek"
 	"go.k6.io/k6/js/common"
 	"go.k6.io/k6/js/modules"
+	"go.k6.io/k6/metrics"
 
 	"github.com/safeqps/xk6-safeqps/llm/wire"
 )
@@ -39,7 +40,7 @@ func (r *Module) NewModuleInstance(vu modules.VU) modules.Instance {
 		common.Throw(vu.Runtime(), err)
 	}
 
-	return &moduleInstance{vu: vu, instruments: instruments, root: r}
+	return &moduleInstance{vu: vu, instruments: instruments, root: r, rootTags: vu.InitEnv().Registry.RootTagSet()}
 }
 
 // moduleInstance is the module in one VU.
@@ -47,6 +48,7 @@ type moduleInstance struct {
 	vu          modules.VU
 	instruments *instruments
 	root        *Module
+	rootTags    *metrics.TagSet
 }
 
 // Exports implements modules.Instance.
