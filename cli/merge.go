@@ -35,30 +35,29 @@ func newMerge(env environment) *cobra.Command {
 			if out == "" {
 				return wrongUse(errors.New("--out: got nothing, expected a directory for the joined evidence"))
 			}
-			joined, err := merge.Merge(args, out, overwrite)
+			first, err := results.Open(args[0])
 			if err != nil {
 				return wrongUse(err)
 			}
-			fmt.Fprintf(env.stderr, "%d instances (%s): %d arrivals, %d rows in more than one, steady phases began within %.0f ms\n",
-				joined.Instances, strings.Join(joined.Segments, ", "), joined.Counts.Offered, joined.Duplicates, joined.StartSkewMS)
-			run, err := results.Open(out)
-			if err != nil {
-				return wrongUse(err)
-			}
-			agreed, err := contractOf(env, run, path)
+			agreed, err := contractOf(env, first, path)
 			if err != nil {
 				return err
 			}
 			if agreed, err = withBaseline(agreed, baseline); err != nil {
 				return err
 			}
-			judged, err := verdict.Judge(run, agreed)
+			joined, err := merge.Merge(args, out, merge.Options{Overwrite: overwrite, Contract: agreed})
 			if err != nil {
 				return wrongUse(err)
 			}
-			if joined.Duplicates > 0 {
-				judged.Warnings = append(judged.Warnings, fmt.Sprintf("%d rows were replayed by more than one instance: "+
-					"give every instance the same --execution-segment-sequence", joined.Duplicates))
+			printInstances(env, joined)
+			run, err := results.Open(out)
+			if err != nil {
+				return wrongUse(err)
+			}
+			judged, err := verdict.Judge(run, agreed)
+			if err != nil {
+				return wrongUse(err)
 			}
 			if err := report.Write(out, judged); err != nil {
 				return wrongUse(err)
@@ -77,4 +76,27 @@ func newMerge(env environment) *cobra.Command {
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print verdict.json")
 
 	return cmd
+}
+
+// printInstances tells what was joined, and how the instances' clocks stood.
+func printInstances(env environment, joined merge.Report) {
+	segments := make([]string, len(joined.Instances))
+	for i := range joined.Instances {
+		segments[i] = joined.Instances[i].Segment
+	}
+	fmt.Fprintf(env.stderr, "%d instances (%s): %d arrivals, %d rows in more than one, steady phases began within %.0f ms\n",
+		len(joined.Instances), strings.Join(segments, ", "), joined.Counts.Offered, joined.DuplicateRows, joined.StartSkewMS)
+	for i := range joined.Instances[1:] {
+		instance := &joined.Instances[i+1]
+		if offset := instance.ClockOffset; offset != nil {
+			fmt.Fprintf(env.stderr, "clock of %s: %+.3f ms to %+.3f ms against the first instance's, by %d turns of the service's Date",
+				instance.Name(), offset.Lower, offset.Upper, offset.Turns)
+			if instance.CorrectedMS != 0 {
+				fmt.Fprintf(env.stderr, "; its times are corrected by %+.3f ms", -instance.CorrectedMS)
+			}
+			fmt.Fprintln(env.stderr)
+		} else {
+			fmt.Fprintf(env.stderr, "clock of %s: not compared with the first instance's: %s\n", instance.Name(), instance.ClockUnknown)
+		}
+	}
 }

@@ -25,6 +25,7 @@ import (
 	"go.k6.io/k6/output"
 
 	"github.com/safeqps/xk6-safeqps/gate/abort"
+	"github.com/safeqps/xk6-safeqps/gate/clock"
 	"github.com/safeqps/xk6-safeqps/gate/contract"
 	"github.com/safeqps/xk6-safeqps/gate/results"
 	"github.com/safeqps/xk6-safeqps/llm"
@@ -53,6 +54,7 @@ type Output struct {
 	early    *earlyStop              // nil unless a capacity search asks for it
 	open     map[uint64]*llm.Started // requests in flight
 	seconds  *seconds
+	clock    *clock.Watch
 	broken   bool // the evidence can not be written any more
 	tripped  *abort.Tripped
 	finished error
@@ -68,7 +70,7 @@ const outputForm = "--out llm=DIR or --out llm=DIR,overwrite=true"
 func newOutput(params output.Params) (*Output, error) {
 	dir, rest, _ := strings.Cut(params.ConfigArgument, ",")
 	o := &Output{
-		dir: dir, logger: params.Logger, stdout: params.StdOut, open: map[uint64]*llm.Started{}, seconds: newSeconds(),
+		dir: dir, logger: params.Logger, stdout: params.StdOut, open: map[uint64]*llm.Started{}, seconds: newSeconds(), clock: clock.NewWatch(),
 		info: results.Info{Versions: versions(), Host: host(), Digests: map[string]string{}, Seeds: map[string]uint64{}},
 	}
 	if dir == "" {
@@ -357,6 +359,7 @@ func (o *Output) flush(now time.Time) {
 			}
 		}
 	}
+	o.seconds.clock(o.clock)
 	for _, s := range o.seconds.before(now.Add(-time.Second)) {
 		o.keep(o.writer.Sample(s))
 	}
@@ -388,6 +391,9 @@ func (o *Output) exchange(e *llm.Exchange) {
 	o.keep(o.writer.Request(&r))
 	o.keep(o.writer.RecordITL(r.Phase, r.Step, r.Class, gaps))
 	o.seconds.ended(e, &r)
+	if e.Status >= 200 && e.Status <= 299 { // what stands in for the service has a clock of its own
+		o.clock.Answered(e.Date, e.Timeline.Sent, e.HeaderAt)
+	}
 	if o.early != nil {
 		o.early.request(&r)
 	}
@@ -695,6 +701,18 @@ func (s *seconds) gauge(g metrics.Sample, name string, server bool) {
 		value = max(value, (*into)[name])
 	}
 	(*into)[name] = value
+}
+
+// clock adds what is new of the service's clock to the latest second. It belongs to no second in particular, so that none
+// is made for it.
+func (s *seconds) clock(w *clock.Watch) {
+	latest := s.written
+	for key := range s.pending {
+		latest = max(latest, key)
+	}
+	if sample := s.pending[latest]; sample != nil {
+		sample.Clock = append(sample.Clock, w.Take()...)
+	}
 }
 
 // before hands out the seconds that ended before a moment, oldest first.

@@ -13,19 +13,22 @@ import (
 	"strings"
 	"time"
 
+	"github.com/safeqps/xk6-safeqps/gate/contract"
 	"github.com/safeqps/xk6-safeqps/gate/results"
 )
 
-// Report says what was joined.
+// Options say how directories are joined.
+type Options struct {
+	// Overwrite allows an output directory that is not empty.
+	Overwrite bool
+	// Contract names what is to be measured of each load generator; nil for nothing.
+	Contract *contract.Contract
+}
+
+// Report says what was joined: what the joined run.json says of it, and the ledger of the whole.
 type Report struct {
-	Instances int            `json:"instances"`
-	Segments  []string       `json:"segments"`
-	Counts    results.Counts `json:"counts"`
-	// StartSkewMS is how far apart the instances began the steady phase (the first phase where there is none), by their own
-	// clocks: the sum of a late start and of clocks that disagree. A single run of the test has none.
-	StartSkewMS float64 `json:"start_skew_ms"`
-	// Duplicates are rows that more than one instance had.
-	Duplicates int64 `json:"duplicate_rows"`
+	results.Merged
+	Counts results.Counts `json:"counts"`
 }
 
 // ErrDifferent is returned for directories that are not of one test.
@@ -34,7 +37,10 @@ var ErrDifferent = errors.New("the directories are not instances of one test")
 // Merge writes the joined evidence to out. Requests are in the order of their arrival; seconds of the series are added up
 // by the wall clock, gauges of the server are taken from the instance that asked it, and those of the load generators are
 // the worst of all instances. Histograms are added.
-func Merge(dirs []string, out string, overwrite bool) (Report, error) {
+//
+// All times are by the first instance's clock, as far as the offsets of the others' were measured and are certainly not
+// zero. A second of the series is moved by whole seconds: it counts for the second that it shares the most with.
+func Merge(dirs []string, out string, options Options) (Report, error) {
 	if len(dirs) < 2 {
 		return Report{}, fmt.Errorf("merge: got %d directory, expected two or more", len(dirs))
 	}
@@ -46,26 +52,32 @@ func Merge(dirs []string, out string, overwrite bool) (Report, error) {
 		}
 		runs[i] = run
 	}
-	info, err := joinInfo(runs)
-	if err != nil {
-		return Report{}, err
-	}
-	w, err := results.Create(out, info, results.Options{Overwrite: overwrite})
+	instances, err := describe(runs, options.Contract)
 	if err != nil {
 		return Report{}, fmt.Errorf("merge: %w", err)
 	}
-	report := Report{Instances: len(runs), StartSkewMS: startSkew(runs)}
-	for _, run := range runs {
-		report.Segments = append(report.Segments, run.Info.Segment)
+	parts := make([]part, len(runs))
+	for i, run := range runs {
+		parts[i] = part{Run: run, instance: &instances[i]}
+		parts[i].correctInfo()
 	}
+	info, err := joinInfo(parts)
+	if err != nil {
+		return Report{}, err
+	}
+	w, err := results.Create(out, info, results.Options{Overwrite: options.Overwrite})
+	if err != nil {
+		return Report{}, fmt.Errorf("merge: %w", err)
+	}
+	report := Report{Merged: results.Merged{Instances: instances, StartSkewMS: startSkew(parts), Covered: covered(instances)}}
 	err = errors.Join(
-		joinRequests(runs, w, &report),
-		joinHistograms(runs, w),
-		joinSeries(runs, w),
-		joinEvents(runs, w),
+		joinRequests(parts, w, &report.Merged),
+		joinHistograms(parts, w),
+		joinSeries(parts, w),
+		joinEvents(parts, w),
 	)
 	report.Counts = w.Counts()
-	err = errors.Join(err, w.Close(info.Ended, nil))
+	err = errors.Join(err, w.Close(info.Ended, func(info *results.Info) { info.Merged = &report.Merged }))
 	if err != nil {
 		return report, fmt.Errorf("merge: %w", err)
 	}
@@ -74,7 +86,7 @@ func Merge(dirs []string, out string, overwrite bool) (Report, error) {
 }
 
 // joinInfo checks that the runs belong together and joins what they say of themselves.
-func joinInfo(runs []*results.Run) (results.Info, error) {
+func joinInfo(runs []part) (results.Info, error) {
 	info := runs[0].Info
 	var segments []string
 	ended := true
@@ -139,7 +151,7 @@ func joinSpans(a, b []results.Span) []results.Span {
 	return out
 }
 
-func startSkew(runs []*results.Run) float64 {
+func startSkew(runs []part) float64 {
 	var first, last time.Time
 	for _, run := range runs {
 		i := slices.IndexFunc(run.Info.Phases, func(s results.Span) bool { return s.Name == "steady" })
@@ -162,12 +174,14 @@ func startSkew(runs []*results.Run) float64 {
 
 // joinRequests merges the requests of all runs by arrival. Each run is sorted by itself first, since lines are written
 // when requests end.
-func joinRequests(runs []*results.Run, w *results.Writer, report *Report) error {
+func joinRequests(runs []part, w *results.Writer, merged *results.Merged) error {
 	queues := make(byArrival, 0, len(runs))
 	seen := map[[2]int64]bool{}
 	for i, run := range runs {
 		var all []results.Request
 		if _, err := run.Requests(func(r *results.Request) error {
+			r.Due, r.Start = run.corrected(r.Due), run.corrected(r.Start)
+			run.instance.Counts.Add(r.Outcome, r.Attempt)
 			all = append(all, *r)
 
 			return nil
@@ -186,7 +200,7 @@ func joinRequests(runs []*results.Run, w *results.Writer, report *Report) error 
 		if r.Row >= 0 {
 			key := [2]int64{r.Row, int64(max(r.Attempt, 1))}
 			if seen[key] {
-				report.Duplicates++
+				merged.DuplicateRows++
 			}
 			seen[key] = true
 		}
@@ -234,7 +248,7 @@ func (q *byArrival) Pop() any {
 	return last
 }
 
-func joinHistograms(runs []*results.Run, w *results.Writer) error {
+func joinHistograms(runs []part, w *results.Writer) error {
 	for _, run := range runs {
 		for _, metric := range results.HistogramMetrics() {
 			all, err := run.Histograms(metric)
@@ -252,10 +266,11 @@ func joinHistograms(runs []*results.Run, w *results.Writer) error {
 	return nil
 }
 
-func joinSeries(runs []*results.Run, w *results.Writer) error {
+func joinSeries(runs []part, w *results.Writer) error {
 	seconds := map[int64]*results.Sample{}
 	for _, run := range runs {
 		if _, err := run.Series(func(s *results.Sample) error {
+			s.Time, s.Clock = run.corrected(s.Time).Round(time.Second), nil // the clock was one instance's
 			key := s.Time.Unix()
 			if into := seconds[key]; into != nil {
 				addSecond(into, s)
@@ -331,12 +346,15 @@ func worst(a, b map[string]float64) map[string]float64 {
 	return out
 }
 
-func joinEvents(runs []*results.Run, w *results.Writer) error {
+func joinEvents(runs []part, w *results.Writer) error {
 	var all []results.Event
 	for _, run := range runs {
 		events, _, err := run.Events()
 		if err != nil {
 			return err //nolint:wrapcheck // names the file
+		}
+		for i := range events {
+			events[i].Time = run.corrected(events[i].Time)
 		}
 		all = append(all, events...)
 	}

@@ -271,7 +271,15 @@ func TestSchemaHasTheKeysThatAreWritten(t *testing.T) {
 	require.Equal(t, defined("sample"), keysOf(t, written(Sample{
 		Time: noon, Phase: "steady", Step: "5", Offered: &one, Started: &one, Dropped: &one, Completed: &one, Failed: &one,
 		Cancelled: &one, InFlight: &one, PromptTokens: &one, CompletionTokens: &one,
-		Server: map[string]float64{"a": 1}, Client: map[string]float64{"a": 1},
+		Server: map[string]float64{"a": 1}, Client: map[string]float64{"a": 1}, Clock: []ClockReading{{}},
+	})))
+	require.Equal(t, defined("clock_reading"), keysOf(t, written(ClockReading{})))
+	merged := Merged{Covered: &value}
+	require.Equal(t, defined("merged"), keysOf(t, written(merged)))
+	require.Equal(t, defined("host"), keysOf(t, written(Host{Name: "h", OS: "o", Arch: "a", CPUs: 1, MemoryMB: 1})))
+	require.Equal(t, defined("instance"), keysOf(t, written(Instance{
+		Segment: "0:1", Host: Host{Name: "h"}, Ended: noon, ClockOffset: &ClockOffset{}, ClockUnknown: "u", CorrectedMS: 1,
+		Headroom: map[string]float64{"a": 1},
 	})))
 	require.Equal(t, defined("event"), keysOf(t, written(Event{Time: noon, Kind: "k", Message: "m", Rule: "r", Saw: &value, Count: 2})))
 	require.Equal(t, defined("counts"), keysOf(t, written(Counts{Retries: 1})))
@@ -280,7 +288,7 @@ func TestSchemaHasTheKeysThatAreWritten(t *testing.T) {
 		Schema: Schema, Started: noon, Ended: noon, Aborted: &Aborted{}, Contract: []byte("{}"), Decision: []byte("{}"),
 		Options: []byte("{}"), Versions: map[string]string{"k6": "v1"}, Seeds: map[string]uint64{"a": 1},
 		Digests: map[string]string{"trace": "sha256:0"}, Segment: "0:1", Host: Host{Name: "h"}, Phases: spans, Steps: spans,
-		Labels: []string{"l"}, IdealPrefixHitRatio: &value, Workload: "w", Files: map[string]FileRecord{RequestsFile: {}},
+		Labels: []string{"l"}, IdealPrefixHitRatio: &value, Workload: "w", Merged: &merged, Files: map[string]FileRecord{RequestsFile: {}},
 	})))
 	require.Equal(t, defined("span"), keysOf(t, written(spans[0])))
 	require.Equal(t, defined("histograms"), keysOf(t, written(histogramFile{})))

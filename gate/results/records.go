@@ -98,6 +98,9 @@ type Sample struct {
 	// Client holds the load generator's own state, by the name after "llm_client_": cpu, memory, open_files,
 	// timer_delay.
 	Client map[string]float64 `json:"client,omitempty"`
+
+	// Clock is what was learnt in this second of how this host's clock stands to the service's.
+	Clock []ClockReading `json:"clock,omitempty"`
 }
 
 // The kinds of events that this module writes.
@@ -178,6 +181,8 @@ type Info struct {
 
 	// Labels are the conditions that every use of the result must repeat; see the Label constants.
 	Labels []string `json:"labels,omitempty"`
+	// Merged is set where the directory was joined of those of several instances.
+	Merged *Merged `json:"merged,omitempty"`
 	// IdealPrefixHitRatio is the share of prompt tokens that the workload's own reuse could serve from a
 	// prefix cache that forgets nothing, between 0 and 1; nil where it is not known.
 	IdealPrefixHitRatio *float64 `json:"ideal_prefix_hit_ratio,omitempty"`

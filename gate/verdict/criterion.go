@@ -54,6 +54,7 @@ func (j *judge) criterion(c contract.Criterion) (Criterion, error) {
 	default:
 		out.note("the statistic %q is not known", c.Stat.Kind)
 	}
+	j.eachInstance(c, &out)
 	if !known && c.Stat.Kind != contract.StatState {
 		out.Verdict = Inconclusive
 		out.Needed, out.NeededAtShare = nil, nil

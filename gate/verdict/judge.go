@@ -46,6 +46,7 @@ func (j *judge) fill(out *Result) error {
 		}
 		out.Criteria = append(out.Criteria, judged)
 	}
+	j.tellInstances(out)
 	j.abort(out)
 	j.phases(out)
 	j.prefixCache(out)

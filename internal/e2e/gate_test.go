@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -266,66 +265,4 @@ func TestAnArchiveCarriesTraceAndContract(t *testing.T) {
 	inspect := command(t, "inspect", "test.tar")
 	inspect.Dir = cmd.Dir
 	require.Equal(t, 0, finish(t, inspect).exit)
-}
-
-func TestSegmentsReplayEachRowOnce(t *testing.T) {
-	t.Parallel()
-	sim := startEngine(t, nil)
-	seen := map[int64]int{}
-	var dirs []string
-	for _, segment := range []string{"0:1/3", "1/3:2/3", "2/3:1"} {
-		cmd, dir := gatedRun(t, "\ncapacity_gate:\n  success_rate: \">= 0.5\"", "-e", "URL=http://"+sim.host, "-e", "RATE=20",
-			"--execution-segment", segment, "--execution-segment-sequence", "0,1/3,2/3,1")
-		r := finish(t, cmd)
-		require.Equal(t, 0, r.exit, r.stderr)
-		for _, row := range rows(t, dir) {
-			seen[*row.Row]++
-		}
-		dirs = append(dirs, dir)
-	}
-	require.Len(t, seen, 160)
-	for n, times := range seen {
-		require.Equal(t, 1, times, "row %d", n)
-	}
-	mergeSegments(t, dirs)
-	cmd, _ := gatedRun(t, "\ncapacity_gate:\n  success_rate: \">= 0.5\"", "-e", "URL=http://"+sim.host, "--execution-segment", "0:1/3")
-	r := finish(t, cmd)
-	require.NotEqual(t, 0, r.exit)
-	require.Contains(t, r.stderr, "execution segment sequence")
-}
-
-// mergeSegments holds the joined evidence to the sum of its parts.
-func mergeSegments(t *testing.T, dirs []string) {
-	t.Helper()
-	out := filepath.Join(t.TempDir(), "merged")
-	r := runK6(t, append(append([]string{"x", "llm", "merge"}, dirs...), "--out", out)...)
-	require.Equal(t, 0, r.exit, r.stderr)
-	require.Contains(t, r.stderr, "160 arrivals, 0 rows in more than one")
-	judged, err := verdict.Read(out)
-	require.NoError(t, err)
-	require.Equal(t, int64(160), judged.Counts.Offered)
-	require.Empty(t, judged.Warnings)
-	whole, err := results.Open(out)
-	require.NoError(t, err)
-	gaps := func(dir string) int64 {
-		run, err := results.Open(dir)
-		require.NoError(t, err)
-		all, err := run.Histograms(results.MetricITL)
-		require.NoError(t, err)
-		merged, err := results.MergeHistograms(all, func(results.HistogramKey) bool { return true })
-		require.NoError(t, err)
-
-		return merged.Count()
-	}
-	parts := int64(0)
-	for _, dir := range dirs {
-		parts += gaps(dir)
-		run, err := results.Open(dir)
-		require.NoError(t, err)
-		require.Contains(t, strings.Join(run.Info.Labels, "\n"), "one instance of several")
-	}
-	require.Equal(t, parts, gaps(out))
-	require.NotContains(t, strings.Join(whole.Info.Labels, "\n"), "one instance of several")
-	require.Equal(t, 3, runK6(t, append(append([]string{"x", "llm", "merge"}, dirs...), "--out", out)...).exit, "not twice into one place")
-	require.Equal(t, 3, runK6(t, "x", "llm", "merge", dirs[0]).exit)
 }

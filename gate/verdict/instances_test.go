@@ -1,0 +1,171 @@
+package verdict
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/safeqps/xk6-safeqps/gate/results"
+)
+
+// joined is a run that was merged of three instances, each with what was measured of its own generator.
+func joined(headroom ...map[string]float64) *recorded {
+	r := new(recorded).add(1000, nil).seconds(steady, 60, func(_ int, s *results.Sample) {
+		s.Client = map[string]float64{"cpu": 0.6} // the worst of each second
+	})
+	r.info.Merged = &results.Merged{}
+	for i, measured := range headroom {
+		r.info.Merged.Instances = append(r.info.Merged.Instances, results.Instance{
+			Segment: []string{"0:1/3", "1/3:2/3", "2/3:1"}[i], Host: results.Host{Name: []string{"a", "b", "c"}[i]}, Headroom: measured,
+			ClockOffset: &results.ClockOffset{Lower: -1, Upper: 1, Turns: 9},
+		})
+	}
+
+	return r
+}
+
+const (
+	joinedSLO = `
+capacity_gate: {ttft_p95: "<= 800ms"}
+client_headroom: {cpu: "<= 70%"}
+`
+	cpu = "client_headroom.cpu"
+)
+
+func TestEachInstancesHeadroomIsJudged(t *testing.T) {
+	t.Parallel()
+	of := func(shares ...float64) []map[string]float64 {
+		var all []map[string]float64
+		for _, share := range shares {
+			all = append(all, map[string]float64{cpu: share})
+		}
+
+		return all
+	}
+	got := joined(of(0.3, 0.65, 0.5)...).judge(t, joinedSLO)
+	require.Equal(t, Pass, got.Verdict, got.Criteria)
+	require.InDelta(t, 0.65, *got.criterion(t, cpu).Measured, 1e-12)
+	require.Contains(t, got.criterion(t, cpu).Note, "the worst of 3 instances, 1/3:2/3 (b)")
+	require.Empty(t, got.Warnings)
+
+	got = joined(of(0.3, 0.5, 0.9)...).judge(t, joinedSLO)
+	require.Equal(t, Invalid, got.Verdict)
+	require.Equal(t, Fail, got.criterion(t, cpu).Verdict)
+	require.InDelta(t, 0.9, *got.criterion(t, cpu).Measured, 1e-12)
+	require.Contains(t, got.criterion(t, cpu).Note, "over the limit in 2/3:1 (c)")
+	require.NotContains(t, got.criterion(t, cpu).Note, "(b),")
+	require.Equal(t, Invalid, got.criterion(t, "ttft_p95").Verdict)
+
+	got = joined(of(0.8, 0.5, 0.9)...).judge(t, joinedSLO)
+	require.Contains(t, got.criterion(t, cpu).Note, "over the limit in 0:1/3 (a), 2/3:1 (c)")
+}
+
+func TestAnInstanceThatWasNotMeasured(t *testing.T) {
+	t.Parallel()
+	got := joined(map[string]float64{cpu: 0.3}, nil, map[string]float64{cpu: 0.4}).judge(t, joinedSLO)
+	require.Equal(t, Inconclusive, got.Verdict, "the contract asks for it")
+	require.Contains(t, got.criterion(t, cpu).Note, "not measured in 1/3:2/3 (b)")
+
+	got = joined(map[string]float64{cpu: 0.3}, nil, map[string]float64{cpu: 0.4}).judge(t, gate(`ttft_p95: "<= 800ms"`))
+	require.Equal(t, Pass, got.Verdict, "a default")
+	require.Contains(t, got.criterion(t, cpu).Note, "not measured in 1/3:2/3 (b)")
+
+	got = joined(map[string]float64{cpu: 0.9}, nil, nil).judge(t, joinedSLO)
+	require.Equal(t, Invalid, got.Verdict, "one is enough")
+
+	got = joined(nil, nil, nil).judge(t, joinedSLO)
+	require.Equal(t, Pass, got.Verdict)
+	require.InDelta(t, 0.6, *got.criterion(t, cpu).Measured, 1e-12, "by the joined series")
+	require.Contains(t, got.criterion(t, cpu).Note, "over all instances at once")
+}
+
+func TestDropsOfAllInstancesCountTogether(t *testing.T) {
+	t.Parallel()
+	const slo = `
+capacity_gate: {ttft_p95: "<= 800ms"}
+client_headroom: {dropped: "<= 3"}
+`
+	r := joined(map[string]float64{"client_headroom.dropped": 2}, map[string]float64{"client_headroom.dropped": 0},
+		map[string]float64{"client_headroom.dropped": 2})
+	for _, i := range []int{1, 2, 4, 5} {
+		r.requests[i] = results.Request{Row: int64(i), Phase: steady, Due: r.requests[i].Due, Outcome: results.Dropped}
+	}
+	got := r.judge(t, slo)
+	require.Equal(t, Invalid, got.Verdict)
+	require.InDelta(t, 4, *got.criterion(t, "client_headroom.dropped").Measured, 1e-12)
+}
+
+func TestHeadroomOfOneInstance(t *testing.T) {
+	t.Parallel()
+	r := new(recorded).add(1000, nil).seconds(steady, 60, func(i int, s *results.Sample) {
+		s.Client = map[string]float64{"cpu": float64(i) / 100}
+	})
+	got, err := Headroom(r.write(t), load(t, joinedSLO))
+	require.NoError(t, err)
+	require.InDelta(t, 0.56, got[cpu], 0.011, "the 95th percentile of 0 to 59 %")
+	require.InDelta(t, 0, got["client_headroom.dropped"], 0)
+	require.Contains(t, got, "client_headroom.schedule_error")
+	require.NotContains(t, got, "client_headroom.memory", "not measured")
+	require.NotContains(t, got, "ttft_p95")
+}
+
+func TestWhatIsToldOfInstances(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		edit func(*results.Merged)
+		want []string
+	}{
+		"nothing": {edit: func(*results.Merged) {}},
+		"rows in more than one": {
+			edit: func(m *results.Merged) { m.DuplicateRows = 7 },
+			want: []string{"7 rows were replayed by more than one instance: give every instance the same --execution-segment-sequence"},
+		},
+		"a clock that is ahead": {
+			edit: func(m *results.Merged) {
+				m.Instances[1].ClockOffset = &results.ClockOffset{Lower: 2400, Upper: 2600, Turns: 9}
+				m.Instances[1].CorrectedMS = 2500
+			},
+			want: []string{"the clock of 1/3:2/3 (b) is 2400 ms to 2600 ms ahead of the first instance's: its times were corrected by 2500 ms"},
+		},
+		"a clock that is behind": {
+			edit: func(m *results.Merged) {
+				m.Instances[1].ClockOffset = &results.ClockOffset{Lower: -1600, Upper: -1500, Turns: 9}
+				m.Instances[1].CorrectedMS = -1550
+			},
+			want: []string{"the clock of 1/3:2/3 (b) is 1500 ms to 1600 ms behind the first instance's: its times were corrected by 1550 ms"},
+		},
+		"less than a second": {
+			edit: func(m *results.Merged) {
+				m.Instances[1].ClockOffset = &results.ClockOffset{Lower: 900, Upper: 1100, Turns: 9}
+			},
+		},
+		"a clock that is not known": {
+			edit: func(m *results.Merged) {
+				m.Instances[2].ClockOffset, m.Instances[2].ClockUnknown = nil, "its sun dial"
+			},
+			want: []string{"the clock of 2/3:1 (c) could not be compared with the first instance's (its sun dial): " +
+				"its times stand as its own clock showed them"},
+		},
+		"started apart": {
+			edit: func(m *results.Merged) { m.StartSkewMS = 1500 },
+			want: []string{"the instances began 1500 ms apart: the load was not the schedule's"},
+		},
+		"a part of the test": {
+			edit: func(m *results.Merged) { share := 0.75; m.Covered = &share },
+			want: []string{"the instances' segments make 75% of the test: directories are missing"},
+		},
+		"the whole, in floating point": {
+			edit: func(m *results.Merged) { share := 0.9999999999999999; m.Covered = &share },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			headroom := map[string]float64{cpu: 0.1}
+			r := joined(headroom, headroom, headroom)
+			r.info.Merged.Instances = slices.Clone(r.info.Merged.Instances)
+			c.edit(r.info.Merged)
+			require.Equal(t, c.want, r.judge(t, joinedSLO).Warnings)
+		})
+	}
+}

@@ -1,0 +1,260 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/safeqps/xk6-safeqps/gate/contract"
+	"github.com/safeqps/xk6-safeqps/gate/results"
+	"github.com/safeqps/xk6-safeqps/gate/verdict"
+)
+
+const segmentsContract = `
+capacity_gate:
+  success_rate: ">= 0.5"
+  ttft_p50: "<= 20s"`
+
+// Three instances against the simulated engine, and one alone with the same trace. What they did is the same to the last
+// row; how long it took is not, since these are two runs: gate/merge takes one run apart and joins it again for that.
+func TestThreeInstancesAreOneTest(t *testing.T) {
+	t.Parallel()
+	alone, single := gatedRun(t, segmentsContract, "-e", "URL=http://"+startEngine(t, nil).host, "-e", "RATE=20")
+	require.Equal(t, 0, finish(t, alone).exit)
+
+	sim := startEngine(t, nil)
+	segments := []string{"0:1/3", "1/3:2/3", "2/3:1"}
+	dirs, ends := make([]string, len(segments)), make([]ran, len(segments))
+	var running sync.WaitGroup
+	for i, segment := range segments {
+		var cmd *exec.Cmd
+		cmd, dirs[i] = gatedRun(t, segmentsContract, "-e", "URL=http://"+sim.host, "-e", "RATE=20",
+			"--execution-segment", segment, "--execution-segment-sequence", "0,1/3,2/3,1")
+		running.Go(func() { ends[i] = finish(t, cmd) })
+	}
+	running.Wait()
+	for _, r := range ends {
+		require.Equal(t, 0, r.exit, r.stderr)
+	}
+	out := filepath.Join(t.TempDir(), "merged")
+	merge := append(append([]string{"x", "llm", "merge"}, dirs...), "--out", out)
+	r := runK6(t, merge...)
+	require.Equal(t, 0, r.exit, r.stderr+r.stdout)
+	require.Contains(t, r.stderr, "160 arrivals, 0 rows in more than one")
+	require.Contains(t, r.stdout, "verdict: PASS")
+
+	sameRows(t, single, dirs)
+	sameVerdict(t, single, out)
+	sumOfParts(t, dirs, out)
+	oneClock(t, dirs, out)
+
+	require.Equal(t, 3, runK6(t, merge...).exit, "not twice into one place")
+	require.Equal(t, 3, runK6(t, "x", "llm", "merge", dirs[0]).exit)
+}
+
+func TestASegmentWithoutItsSequenceIsRefused(t *testing.T) {
+	t.Parallel()
+	cmd, _ := gatedRun(t, segmentsContract, "-e", "URL=http://"+startEngine(t, nil).host, "--execution-segment", "0:1/3")
+	r := finish(t, cmd)
+	require.NotEqual(t, 0, r.exit)
+	require.Contains(t, r.stderr, "execution segment sequence")
+}
+
+func firstAttempts(t *testing.T, dir string) []results.Request {
+	t.Helper()
+	run, err := results.Open(dir)
+	require.NoError(t, err)
+	var all []results.Request
+	_, err = run.Requests(func(r *results.Request) error {
+		if r.Attempt <= 1 {
+			all = append(all, *r)
+		}
+
+		return nil
+	})
+	require.NoError(t, err)
+
+	return all
+}
+
+// sameRows holds the union of the instances to the single run: each row once, with the same request, and as far from the
+// instance's other rows as in the single schedule.
+func sameRows(t *testing.T, single string, dirs []string) {
+	t.Helper()
+	want := map[int64]results.Request{}
+	for _, r := range firstAttempts(t, single) {
+		want[r.Row] = r
+	}
+	require.Len(t, want, 160)
+	seen := map[int64]int{}
+	for i, dir := range dirs {
+		all := firstAttempts(t, dir)
+		require.InDelta(t, 160/3, len(all), 1, "instance %d", i)
+		for _, r := range all {
+			seen[r.Row]++
+			one := want[r.Row]
+			require.Equal(t, one.Phase, r.Phase, "row %d", r.Row)
+			require.Equal(t, one.Class, r.Class, "row %d", r.Row)
+			require.Equal(t, one.PromptAsked, r.PromptAsked, "row %d", r.Row)
+			require.Equal(t, one.CompletionAsked, r.CompletionAsked, "row %d", r.Row)
+		}
+		// Each phase is a scenario with a clock of its own.
+		first := map[string]results.Request{}
+		for _, r := range all {
+			if f, ok := first[r.Phase]; !ok || r.Row < f.Row {
+				first[r.Phase] = r
+			}
+		}
+		for _, r := range all {
+			f := first[r.Phase]
+			// A due time is a number of JavaScript on its way, which resolves a quarter of a microsecond.
+			require.InDelta(t, want[r.Row].Due.Sub(want[f.Row].Due), r.Due.Sub(f.Due), 1000, "row %d after row %d", r.Row, f.Row)
+		}
+	}
+	require.Len(t, seen, 160)
+	for row, times := range seen {
+		require.Equal(t, 1, times, "row %d", row)
+		require.Contains(t, want, row)
+	}
+}
+
+func sameVerdict(t *testing.T, single, merged string) {
+	t.Helper()
+	one, err := verdict.Read(single)
+	require.NoError(t, err)
+	all, err := verdict.Read(merged)
+	require.NoError(t, err)
+	require.Equal(t, one.Verdict, all.Verdict)
+	require.Equal(t, one.Counts, all.Counts)
+	require.Len(t, all.Criteria, len(one.Criteria))
+	for i, c := range one.Criteria {
+		if c.Section == string(contract.SectionClientHeadroom) {
+			continue // how busy each was
+		}
+		require.Equal(t, c.Name, all.Criteria[i].Name)
+		require.Equal(t, c.Verdict, all.Criteria[i].Verdict, c.Name)
+		if strings.HasPrefix(c.Name, "ttft") {
+			// Two runs: of the same order is all that can be asked for.
+			require.Less(t, *all.Criteria[i].Measured, 10**c.Measured)
+			require.Greater(t, *all.Criteria[i].Measured, *c.Measured/10)
+		}
+	}
+	for _, warning := range all.Warnings {
+		require.NotContains(t, warning, "clock of")
+		require.NotContains(t, warning, "rows were replayed")
+		require.NotContains(t, warning, "segments make")
+	}
+}
+
+// sumOfParts holds the joined evidence to the sum of its parts.
+func sumOfParts(t *testing.T, dirs []string, out string) {
+	t.Helper()
+	whole, err := results.Open(out)
+	require.NoError(t, err)
+	gaps := func(dir string) int64 {
+		run, err := results.Open(dir)
+		require.NoError(t, err)
+		all, err := run.Histograms(results.MetricITL)
+		require.NoError(t, err)
+		merged, err := results.MergeHistograms(all, func(results.HistogramKey) bool { return true })
+		require.NoError(t, err)
+
+		return merged.Count()
+	}
+	parts := int64(0)
+	for _, dir := range dirs {
+		parts += gaps(dir)
+		run, err := results.Open(dir)
+		require.NoError(t, err)
+		require.Contains(t, strings.Join(run.Info.Labels, "\n"), "one instance of several")
+	}
+	require.Equal(t, parts, gaps(out))
+	require.NotContains(t, strings.Join(whole.Info.Labels, "\n"), "one instance of several")
+	require.InDelta(t, 1, *whole.Info.Merged.Covered, 1e-12)
+}
+
+// oneClock: on one machine the true offset is zero, and the measured bounds hold it.
+func oneClock(t *testing.T, dirs []string, out string) {
+	t.Helper()
+	whole, err := results.Open(out)
+	require.NoError(t, err)
+	require.Len(t, whole.Info.Merged.Instances, len(dirs))
+	for i, instance := range whole.Info.Merged.Instances {
+		require.Zero(t, instance.CorrectedMS)
+		if i == 0 {
+			require.Nil(t, instance.ClockOffset)
+
+			continue
+		}
+		require.NotNil(t, instance.ClockOffset, instance.ClockUnknown)
+		require.LessOrEqual(t, instance.ClockOffset.Lower, 0.0)
+		require.GreaterOrEqual(t, instance.ClockOffset.Upper, 0.0)
+		require.Less(t, instance.ClockOffset.Upper-instance.ClockOffset.Lower, 1000.0, "closer than the header's resolution")
+		require.GreaterOrEqual(t, instance.ClockOffset.Turns, int64(3))
+	}
+}
+
+// One load generator at its limit spoils the whole, and is named.
+func TestTheStrainedInstanceIsNamed(t *testing.T) {
+	t.Parallel()
+	slo := filepath.Join(t.TempDir(), "slo.yaml")
+	require.NoError(t, os.WriteFile(slo, []byte("capacity_gate: {success_rate: \">= 0.5\"}\nclient_headroom: {cpu: \"<= 80%\"}\n"), 0o600))
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	instance := func(i int64, cpu float64) string {
+		dir := filepath.Join(t.TempDir(), "run")
+		w, err := results.Create(dir, results.Info{
+			Started: start, Segment: []string{"0:1/3", "1/3:2/3", "2/3:1"}[i], Host: results.Host{Name: "pod"},
+		}, results.Options{})
+		require.NoError(t, err)
+		for row := i; row < 300; row += 3 {
+			at := start.Add(time.Duration(row) * 100 * time.Millisecond)
+			require.NoError(t, w.Request(&results.Request{
+				Row: row, Phase: "steady", Due: at, Start: at, Outcome: results.OK, TTFT: results.Num(5), E2E: results.Num(9),
+			}))
+		}
+		for second := range 30 {
+			require.NoError(t, w.Sample(results.Sample{
+				Time: start.Add(time.Duration(second) * time.Second), Phase: "steady", Client: map[string]float64{"cpu": cpu},
+			}))
+		}
+		require.NoError(t, w.Close(start.Add(30*time.Second), nil))
+
+		return dir
+	}
+	merge := func(cpus ...float64) ran {
+		args := []string{"x", "llm", "merge", "--contract", slo, "--out", filepath.Join(t.TempDir(), "merged")}
+		for i, cpu := range cpus {
+			args = append(args, instance(int64(i), cpu))
+		}
+
+		return runK6(t, args...)
+	}
+	r := merge(0.2, 0.3, 0.4)
+	require.Equal(t, 0, r.exit, r.stderr+r.stdout)
+	r = merge(0.2, 0.95, 0.3)
+	require.Equal(t, 2, r.exit, r.stderr+r.stdout)
+	require.Contains(t, r.stdout, "verdict: INVALID")
+	require.Contains(t, r.stdout, "over the limit in 1/3:2/3 (pod)")
+}
+
+// The monitor keeps the gauge right where nothing starts or ends, and adds no series to the client's own.
+func TestInFlightIsOneSeriesOfTheProcess(t *testing.T) {
+	t.Parallel()
+	sim := startEngine(t, nil)
+	cmd, dir := gatedRun(t, "\ncapacity_gate:\n  success_rate: \">= 0.5\"", "-e", "URL=http://"+sim.host, "-e", "RATE=2",
+		"--tag", "testrun_name=before", "--out", "json=samples.json")
+	r := finish(t, cmd)
+	require.Equal(t, 0, r.exit, r.stderr)
+	samples := readSamples(t, filepath.Join(filepath.Dir(dir), "samples.json"))["llm_in_flight"]
+	for _, s := range samples {
+		require.Equal(t, map[string]string{"testrun_name": "before"}, s.Data.Tags)
+	}
+	require.GreaterOrEqual(t, len(samples), 2*16+5, "two of each request, and one each second")
+	require.Zero(t, samples[len(samples)-1].Data.Value)
+}
