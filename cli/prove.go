@@ -87,7 +87,7 @@ func (p *prober) runProof(ctx context.Context, answer capacity.Record) (*capacit
 	if err != nil {
 		return nil, err
 	}
-	if _, err := merge.Merge(parts, joined, false); err != nil {
+	if _, err := merge.Merge(parts, joined, merge.Options{Contract: p.contract}); err != nil {
 		return nil, err //nolint:wrapcheck // names the directories
 	}
 	run, judged, err := p.judge(joined)
