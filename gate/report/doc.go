@@ -71,6 +71,9 @@ func digits(v float64) string {
 	return text
 }
 
+// worthTelling is the inflation from which it is shown.
+const worthTelling = 1.5
+
 // evidence says in a few words what a verdict rests on.
 func evidence(c *verdict.Criterion) string {
 	var parts []string
@@ -85,7 +88,6 @@ func evidence(c *verdict.Criterion) string {
 	case c.N > 0:
 		parts = append(parts, fmt.Sprintf("%d seen", c.N))
 	}
-	const worthTelling = 1.5
 	if c.Inflation >= worthTelling {
 		parts = append(parts, fmt.Sprintf("%s requests hold the evidence of one", digits(math.Round(10*c.Inflation)/10)))
 	}
@@ -112,31 +114,100 @@ func status(c *verdict.Criterion) string {
 	return string(c.Verdict)
 }
 
-func countsLine(c results.Counts) string {
-	line := fmt.Sprintf("offered %d, started %d, dropped %d, completed %d, failed %d, cancelled %d, in flight %d",
-		c.Offered, c.Started, c.Dropped, c.Completed, c.Failed, c.Cancelled, c.InFlight)
+// dropWords are the reasons of dropped arrivals as they are shown, in that order.
+var dropWords = [...]struct{ reason, words string }{
+	{"no_vu", "no VU"},
+	{"vu_starting", "VU starting"},
+	{"late", "late"},
+	{"max_duration", "past maxDuration"},
+	{"stopped", "at the end of the test"},
+	{"unknown", "reason not recorded"},
+}
+
+// droppedBy splits the dropped arrivals by reason: " (10 no VU, 2 late)"; "" where nothing is known.
+func droppedBy(by map[string]int64) string {
+	var parts []string
+	rest := int64(0)
+	for _, n := range by {
+		rest += n
+	}
+	for _, d := range dropWords {
+		if n := by[d.reason]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, d.words))
+			rest -= n
+		}
+	}
+	if rest > 0 { // reasons of a later version
+		parts = append(parts, fmt.Sprintf("%d other", rest))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(parts, ", ") + ")"
+}
+
+func countsLine(c results.Counts, by map[string]int64) string {
+	line := fmt.Sprintf("offered %d, started %d, dropped %d%s, completed %d, failed %d, cancelled %d, in flight %d",
+		c.Offered, c.Started, c.Dropped, droppedBy(by), c.Completed, c.Failed, c.Cancelled, c.InFlight)
 	if c.Retries > 0 {
 		line += fmt.Sprintf(", retries %d", c.Retries)
 	}
 	return line
 }
 
-// rates is the line of throughputs of a phase; "" where none was measured.
+// rates is the line of rates of a phase; "" where none was measured.
 func rates(p *verdict.Phase) string {
 	var parts []string
 	for _, r := range []struct {
-		value *float64
-		unit  string
+		before string
+		value  *float64
+		after  string
 	}{
-		{p.RequestsPerSecond, "requests/s"},
-		{p.PromptTokensPerSecond, "prompt tokens/s"},
-		{p.OutputTokensPerSecond, "output tokens/s"},
+		{"offered ", p.OfferedPerSecond, "/s"},
+		{"completed ", p.RequestsPerSecond, "/s"},
+		{"", p.PromptTokensPerSecond, " prompt tokens/s"},
+		{"", p.OutputTokensPerSecond, " output tokens/s"},
 	} {
 		if r.value != nil {
-			parts = append(parts, digits(*r.value)+" "+r.unit)
+			parts = append(parts, r.before+digits(*r.value)+r.after)
 		}
 	}
 	return strings.Join(parts, ", ")
+}
+
+// legend explains the words of the evidence column that a verdict uses; "" where it uses none.
+func legend(r *verdict.Result) string {
+	var share, mean, dependent, undecided, needed, neededAtShare bool
+	for i := range r.Criteria {
+		c := &r.Criteria[i]
+		bounded := c.OverLow != nil && c.OverHigh != nil && c.N > 0
+		share = share || bounded
+		mean = mean || (!bounded && c.MeanLow != nil && c.MeanHigh != nil)
+		dependent = dependent || c.Inflation >= worthTelling
+		undecided = undecided || c.Undecided > 0
+		needed = needed || c.Needed != nil
+		neededAtShare = neededAtShare || (c.Needed == nil && c.NeededAtShare != nil)
+	}
+	var parts []string
+	for _, p := range []struct {
+		used bool
+		text string
+	}{
+		{share, `"N of M over (a to b)": N of M requests were over the limit, a to b bounds their true share`},
+		{mean, `"mean of N (a to b)": a to b bounds the true mean`},
+		{dependent, `"K requests hold the evidence of one": they depend on each other`},
+		{undecided, `"undecided": dropped, or cut short by the end`},
+		{needed, `"needs K more, none over": so many further requests give PASS if none is over the limit`},
+		{neededAtShare, `"needs about K more": so many further requests decide if as large a share of them is over the limit`},
+	} {
+		if p.used {
+			parts = append(parts, p.text)
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "evidence: " + strings.Join(parts, "; ") + " (docs/statistics.md)"
 }
 
 // shownMetrics are the latencies of a phase, in the order in which they are shown.

@@ -34,7 +34,7 @@ func GitHub(r *verdict.Result) []byte {
 	if command == "" {
 		command = "warning"
 	}
-	summary := countsLine(r.Counts)
+	summary := countsLine(r.Counts, r.DroppedBy)
 	if len(r.Labels) > 0 {
 		summary += "\n" + strings.Join(r.Labels, "\n")
 	}

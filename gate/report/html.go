@@ -543,7 +543,7 @@ func viewOf(r *Run, i int) runView {
 	v.Lead = lead(r)
 	v.Decision = flatten(decision)
 	v.Tiles = tilesOf(r)
-	v.Ledger = ledger(r.Counts)
+	v.Ledger = ledger(r.Counts, r.DroppedBy)
 	v.Facts = facts(r)
 	v.Contract, v.Options = pretty(r.Info.Contract), pretty(r.Info.Options)
 	for _, p := range r.Points {
@@ -676,11 +676,11 @@ func tilesOf(r *Run) []tile {
 	return tiles
 }
 
-func ledger(c results.Counts) []keyValue {
+func ledger(c results.Counts, by map[string]int64) []keyValue {
 	return []keyValue{
 		{"offered", grouped(c.Offered)},
 		{"started", grouped(c.Started)},
-		{"dropped", grouped(c.Dropped)},
+		{"dropped", grouped(c.Dropped) + droppedBy(by)},
 		{"completed", grouped(c.Completed)},
 		{"failed", grouped(c.Failed)},
 		{"cancelled", grouped(c.Cancelled)},

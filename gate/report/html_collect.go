@@ -178,7 +178,7 @@ type collector struct {
 	samples []results.Sample
 
 	classes, steps, phases names
-	errors                 map[string]int64
+	errors, drops          map[string]int64
 	hasGoodput             bool
 	inPart                 []int // indices into rows, by arrival
 }
@@ -249,8 +249,11 @@ func (c *collector) read() error {
 			outcome: r.Outcome, goodput: r.Goodput,
 		})
 		c.hasGoodput = c.hasGoodput || r.Goodput != results.FlagAbsent
-		if r.Outcome == results.Failed {
+		switch r.Outcome {
+		case results.Failed:
 			c.countError(r)
+		case results.Dropped:
+			c.countDrop(r)
 		}
 		return nil
 	})
@@ -291,6 +294,14 @@ func (c *collector) countError(r *results.Request) {
 	c.errors[r.Phase+"\x00"+r.ErrorType]++
 }
 
+// countDrop counts by phase and reason; choosePart picks the phase.
+func (c *collector) countDrop(r *results.Request) {
+	if c.drops == nil {
+		c.drops = make(map[string]int64)
+	}
+	c.drops[r.Phase+"\x00"+r.ErrorType]++
+}
+
 // choosePart decides what the aggregates are about: the steady phase, or all of a run that has none.
 func (c *collector) choosePart() {
 	steady, tagged := c.phases.number[steadyPhase]
@@ -305,17 +316,24 @@ func (c *collector) choosePart() {
 		c.run.Counts.Add(c.rows[i].outcome, 1)
 	}
 	slices.SortStableFunc(c.inPart, func(a, b int) int { return cmp.Compare(c.rows[a].arrival, c.rows[b].arrival) })
-	for key, count := range c.errors {
+	c.run.ErrorTypes, c.run.DroppedBy = c.inPhase(c.errors, tagged), c.inPhase(c.drops, tagged)
+}
+
+// inPhase takes what was counted of the chosen part, by kind; nil where there is none.
+func (c *collector) inPhase(counted map[string]int64, tagged bool) map[string]int64 {
+	var out map[string]int64
+	for key, count := range counted {
 		phase, kind, _ := strings.Cut(key, "\x00")
 		if tagged && phase != steadyPhase {
 			continue
 		}
-		if c.run.ErrorTypes == nil {
-			c.run.ErrorTypes = make(map[string]int64)
+		if out == nil {
+			out = make(map[string]int64)
 		}
 		if kind == "" {
 			kind = "unknown"
 		}
-		c.run.ErrorTypes[kind] += count
+		out[kind] += count
 	}
+	return out
 }

@@ -63,7 +63,10 @@ func TestCollectCountsExactly(t *testing.T) {
 	}
 	failed := add(20, "steady", results.Failed, 0)
 	failed.ErrorType, failed.Class = "http_5xx", "long"
-	add(20.1, "steady", results.Dropped, 0).Start = time.Time{}
+	drop := add(20.1, "steady", results.Dropped, 0)
+	drop.Start, drop.ErrorType = time.Time{}, "late"
+	early := add(0.7, "warmup", results.Dropped, 0)
+	early.Start, early.ErrorType = time.Time{}, "no_vu"
 	retry := requests[5]
 	retry.Attempt, retry.TTFT = 2, results.Num(1e6)
 	requests = append(requests, retry)
@@ -84,6 +87,8 @@ func TestCollectCountsExactly(t *testing.T) {
 	run := collect(t, handmade(t, results.Info{}, requests, samples)).Runs[0]
 	require.Equal(t, "steady", run.Part)
 	require.Equal(t, results.Counts{Offered: 102, Started: 101, Dropped: 1, Completed: 100, Failed: 1}, run.Counts)
+	require.Equal(t, map[string]int64{"late": 1}, run.DroppedBy, "the warmup's is another part")
+	require.Contains(t, ledger(run.Counts, run.DroppedBy), keyValue{"dropped", "1 (1 late)"})
 	require.Equal(t, map[string]int64{"http_5xx": 1}, run.ErrorTypes)
 
 	require.Len(t, run.Points, 1)

@@ -58,7 +58,7 @@ func JUnit(r *verdict.Result) ([]byte, error) {
 	suite := junitSuite{Name: "SLO contract", Properties: &junitProperties{Properties: []junitProperty{
 		{"verdict", string(r.Verdict)},
 		{"confidence", digits(r.Confidence)},
-		{"arrivals", countsLine(r.Counts)},
+		{"arrivals", countsLine(r.Counts, r.DroppedBy)},
 	}}}
 	if !r.Started.IsZero() {
 		suite.Timestamp = r.Started.UTC().Format("2006-01-02T15:04:05")

@@ -33,7 +33,7 @@ func Markdown(r *verdict.Result) []byte {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", cell(c.Name), cell(c.Limit), cell(measured(c)), proof, shown)
 	}
-	fmt.Fprintf(&b, "\nConfidence %s%%. Arrivals: %s.\n", digits(100*r.Confidence), countsLine(r.Counts))
+	fmt.Fprintf(&b, "\nConfidence %s%%. Arrivals: %s.\n", digits(100*r.Confidence), countsLine(r.Counts, r.DroppedBy))
 	if len(r.Warnings) > 0 {
 		b.WriteString("\n### Warnings\n\n")
 		for _, warning := range r.Warnings {

@@ -68,6 +68,8 @@ type Run struct {
 	Part string `json:"part"`
 	// Counts is the ledger of Part's arrivals.
 	Counts results.Counts `json:"counts"`
+	// DroppedBy splits Counts.Dropped by reason, as verdict.Result has it.
+	DroppedBy map[string]int64 `json:"dropped_by_reason,omitempty"`
 	// Points has one entry per rate: per step of a staircase, or a single one.
 	Points []Point `json:"points,omitempty"`
 	// Classes and InputLengths split Part by workload class and by prompt tokens.

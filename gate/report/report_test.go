@@ -40,9 +40,10 @@ func sample() *verdict.Result {
 			{Name: "queue_growth", Section: "capacity_gate", Limit: "no_sustained_growth", Unit: "state", Measured: number(0), N: 600, Verdict: verdict.Pass},
 			{Name: "client_headroom.cpu", Section: "client_headroom", Limit: "<= 80%", Unit: "ratio", Verdict: verdict.Inconclusive, Ignored: true, Note: "it was not measured"},
 		},
-		Counts: results.Counts{Offered: 1001, Started: 1000, Dropped: 1, Completed: 970, Failed: 20, Cancelled: 9, InFlight: 1},
+		Counts:    results.Counts{Offered: 1001, Started: 1000, Dropped: 1, Completed: 970, Failed: 20, Cancelled: 9, InFlight: 1},
+		DroppedBy: map[string]int64{"late": 1},
 		Phases: []verdict.Phase{{
-			Name: "steady", RequestsPerSecond: number(9.7), OutputTokensPerSecond: number(710.25),
+			Name: "steady", OfferedPerSecond: number(10.01), RequestsPerSecond: number(9.7), OutputTokensPerSecond: number(710.25),
 			Metrics: map[string]verdict.Quantiles{"ttft": {N: 970, P50: 100, P95: 1234.56, P99: 2000, Max: 2500}},
 		}},
 		Warnings: []string{"the declared warmup was too short: 50% | more\nand more"},
@@ -65,8 +66,9 @@ func TestText(t *testing.T) {
   client_headroom.cpu       <= 80%               -               not measured  -
     it was not measured
 
-  offered 1001, started 1000, dropped 1, completed 970, failed 20, cancelled 9, in flight 1
-  steady: 9.7 requests/s, 710.2 output tokens/s
+  evidence: "N of M over (a to b)": N of M requests were over the limit, a to b bounds their true share; "mean of N (a to b)": a to b bounds the true mean; "K requests hold the evidence of one": they depend on each other; "undecided": dropped, or cut short by the end; "needs K more, none over": so many further requests give PASS if none is over the limit (docs/statistics.md)
+  offered 1001, started 1000, dropped 1 (1 late), completed 970, failed 20, cancelled 9, in flight 1
+  steady: offered 10.01/s, completed 9.7/s, 710.2 output tokens/s
   label: ignore_eos: compares configurations, claims no capacity
   warning: the declared warmup was too short: 50% | more and more
 `, string(Text(sample(), false)))
@@ -93,7 +95,7 @@ func TestMarkdown(t *testing.T) {
 | queue\_growth | no\_sustained\_growth | no | 600 seen | PASS |
 | client\_headroom.cpu | &lt;= 80% | - | -<br>it was not measured | not measured |
 
-Confidence 95%. Arrivals: offered 1001, started 1000, dropped 1, completed 970, failed 20, cancelled 9, in flight 1.
+Confidence 95%. Arrivals: offered 1001, started 1000, dropped 1 (1 late), completed 970, failed 20, cancelled 9, in flight 1.
 
 ### Warnings
 
@@ -107,7 +109,7 @@ Latencies of the requests that have them, failed ones left out; warmup is shown 
 | --- | --- | ---: | ---: | ---: | ---: | ---: |
 | steady | ttft | 970 | 100ms | 1.235s | 2s | 2.5s |
 
-steady: 9.7 requests/s, 710.2 output tokens/s.
+steady: offered 10.01/s, completed 9.7/s, 710.2 output tokens/s.
 
 Prefix cache: 30% of the prompt tokens (as the answers' usage says); the workload's own reuse explains 10%.
 
@@ -133,7 +135,7 @@ func TestJUnit(t *testing.T) {
     <properties>
       <property name="verdict" value="FAIL"></property>
       <property name="confidence" value="0.95"></property>
-      <property name="arrivals" value="offered 1001, started 1000, dropped 1, completed 970, failed 20, cancelled 9, in flight 1"></property>
+      <property name="arrivals" value="offered 1001, started 1000, dropped 1 (1 late), completed 970, failed 20, cancelled 9, in flight 1"></property>
       <property name="label" value="ignore_eos: compares configurations, claims no capacity"></property>
     </properties>
     <testcase classname="capacity_gate" name="ttft_p95 &lt;= 800ms">
@@ -161,7 +163,7 @@ func TestGitHub(t *testing.T) {
 	require.Equal(t, `::error title=FAIL ttft_p95::measured 1.235s, limit <= 800ms: 90 of 1000 over (7.54%25 to 10.65%25); 20 of 1000 requests failed
 ::warning title=INCONCLUSIVE long/ttft_p99::measured 812.3ms, limit <= 6s: 0 of 60 over (0%25 to 4.87%25); 2 requests hold the evidence of one; 1 undecided; needs 239 more, none over
 ::warning title=LLM capacity gate::the declared warmup was too short: 50%25 | more%0Aand more
-::error title=LLM capacity gate%3A FAIL::offered 1001, started 1000, dropped 1, completed 970, failed 20, cancelled 9, in flight 1%0Aignore_eos: compares configurations, claims no capacity
+::error title=LLM capacity gate%3A FAIL::offered 1001, started 1000, dropped 1 (1 late), completed 970, failed 20, cancelled 9, in flight 1%0Aignore_eos: compares configurations, claims no capacity
 `, string(GitHub(sample())))
 
 	odd := &verdict.Result{Verdict: verdict.Fail, Criteria: []verdict.Criterion{{Name: "a,b:100%\r", Limit: "<= 1", Verdict: verdict.Fail}}}
@@ -205,7 +207,7 @@ func TestAnyTextIsSafe(t *testing.T) {
 			}
 		}
 		lines := strings.Count(string(Text(r, false)), "\n")
-		if want := 12 + len(r.Criteria); lines > want {
+		if want := 13 + len(r.Criteria); lines > want {
 			t.Fatalf("%d lines, at most %d expected", lines, want)
 		}
 		rows := 0
@@ -240,4 +242,27 @@ func TestDigits(t *testing.T) {
 	} {
 		require.Equal(t, want, digits(in))
 	}
+}
+
+func TestTheLegendExplainsWhatIsThere(t *testing.T) {
+	legendOf := func(criteria ...verdict.Criterion) string { return legend(&verdict.Result{Criteria: criteria}) }
+	require.Empty(t, legendOf())
+	require.Empty(t, legendOf(verdict.Criterion{N: 600}), "600 seen explains itself")
+	require.Equal(t, `evidence: "mean of N (a to b)": a to b bounds the true mean (docs/statistics.md)`,
+		legendOf(verdict.Criterion{N: 5, MeanLow: number(1), MeanHigh: number(2)}))
+	require.Equal(t, `evidence: "N of M over (a to b)": N of M requests were over the limit, a to b bounds their true share (docs/statistics.md)`,
+		legendOf(verdict.Criterion{N: 5, OverLow: number(0), OverHigh: number(0.1), Inflation: 1.2}))
+	require.Equal(t, `evidence: "needs about K more": so many further requests decide if as large a share of them is over the limit (docs/statistics.md)`,
+		legendOf(verdict.Criterion{N: 5, NeededAtShare: count(7)}))
+}
+
+func TestDroppedArrivalsAreToldByReason(t *testing.T) {
+	c := results.Counts{Offered: 30, Started: 14, Dropped: 16, Completed: 14}
+	require.Equal(t, "offered 30, started 14, dropped 16 (1 no VU, 2 VU starting, 3 late, 4 past maxDuration, 5 at the end of the test, 1 reason not recorded), "+
+		"completed 14, failed 0, cancelled 0, in flight 0", countsLine(c, map[string]int64{
+		"no_vu": 1, "vu_starting": 2, "late": 3, "max_duration": 4, "stopped": 5, "unknown": 1,
+	}))
+	require.Equal(t, "offered 30, started 14, dropped 16 (16 other), completed 14, failed 0, cancelled 0, in flight 0",
+		countsLine(c, map[string]int64{"other": 16}), "a reason of a later version")
+	require.Contains(t, countsLine(c, nil), "dropped 16, completed")
 }

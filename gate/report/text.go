@@ -29,7 +29,11 @@ func Text(r *verdict.Result, colour bool) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "verdict: %s  (confidence %s%%)\n\n", paint(r.Verdict, string(r.Verdict)), digits(100*r.Confidence))
 	b.WriteString(table(r, paint))
-	b.WriteString("\n  " + countsLine(r.Counts) + "\n")
+	b.WriteString("\n")
+	if text := legend(r); text != "" {
+		b.WriteString("  " + text + "\n")
+	}
+	b.WriteString("  " + countsLine(r.Counts, r.DroppedBy) + "\n")
 	for i := range r.Phases {
 		if line := rates(&r.Phases[i]); line != "" {
 			fmt.Fprintf(&b, "  %s: %s\n", phaseName(&r.Phases[i]), line)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -109,4 +110,42 @@ func marshal(t *testing.T, v any) string {
 	content, err := json.Marshal(v)
 	require.NoError(t, err)
 	return string(content)
+}
+
+// TestDropsAreToldByTheirReason: which setting helps depends on why an arrival was not started.
+func TestDropsAreToldByTheirReason(t *testing.T) {
+	reasons := []string{"no_vu", "vu_starting", "vu_starting", "late", "late", "late", "max_duration", "stopped", "", ""}
+	r := new(recorded).add(100, func(i int, q *results.Request) {
+		if i < len(reasons) {
+			*q = results.Request{Row: int64(i), Phase: steady, Due: q.Due, Outcome: results.Dropped, ErrorType: reasons[i]}
+		}
+	})
+	got := r.judge(t, gate(`ttft_p95: "<= 800ms"`))
+	require.Equal(t, map[string]int64{"no_vu": 1, "vu_starting": 2, "late": 3, "max_duration": 1, "stopped": 1, "unknown": 2}, got.DroppedBy)
+	require.Equal(t, int64(10), got.Counts.Dropped)
+	require.Contains(t, got.Warnings, "1 arrivals were dropped because all VUs that maxVUs allows were at work: raise maxVUs, and preAllocatedVUs with it")
+	require.Contains(t, got.Warnings, "2 arrivals were dropped because further VUs were still being made: raise preAllocatedVUs")
+	require.Contains(t, got.Warnings, "3 arrivals were dropped because the load generator was behind its schedule: take a faster or less busy machine, or several")
+	require.Contains(t, got.Warnings, "2 arrivals were dropped, and the executor does not say why; mostly no VU is free: raise preAllocatedVUs and maxVUs")
+	for _, w := range got.Warnings {
+		require.NotContains(t, w, "maxDuration", "what the script asked for needs no advice")
+	}
+
+	require.Nil(t, new(recorded).add(10, nil).judge(t, gate(`ttft_p95: "<= 800ms"`)).DroppedBy)
+}
+
+// TestAPhaseTellsWhatWasOffered: completions in a short phase lag behind the arrivals, which are what was asked for.
+func TestAPhaseTellsWhatWasOffered(t *testing.T) {
+	r := new(recorded).add(100, func(i int, q *results.Request) {
+		q.Due = epoch.Add(time.Duration(i) * 50 * time.Millisecond)
+		if i%4 == 0 {
+			*q = results.Request{Row: int64(i), Phase: steady, Due: q.Due, Outcome: results.Dropped, ErrorType: "late"}
+		}
+	}).seconds(steady, 5, func(_ int, s *results.Sample) { s.Completed = count(11) })
+	got := r.judge(t, gate(`ttft_p95: "<= 800ms"`))
+	require.InDelta(t, 20.0, *got.Phases[0].OfferedPerSecond, 1e-9, "dropped arrivals were offered too")
+	require.InDelta(t, 11.0, *got.Phases[0].RequestsPerSecond, 0)
+
+	got = new(recorded).add(1, nil).judge(t, gate(`ttft_p95: "<= 800ms"`))
+	require.Nil(t, got.Phases[0].OfferedPerSecond, "one arrival has no rate")
 }

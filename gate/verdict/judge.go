@@ -92,7 +92,7 @@ func (j *judge) read(out *Result) error {
 		return err
 	}
 	out.tornLine(results.SeriesFile, torn)
-	out.Counts = j.table.counts
+	out.Counts, out.DroppedBy = j.table.counts, j.table.dropped
 	j.checkEnd(out)
 	if err := out.Counts.Check(); err != nil {
 		return err
@@ -109,7 +109,31 @@ func (j *judge) read(out *Result) error {
 		out.warn("%s", results.NotRecorded)
 	}
 	out.tellEvents(events)
+	out.tellDrops()
 	return nil
+}
+
+// dropUnknown stands for drops of executors that do not say why.
+const dropUnknown = "unknown"
+
+// dropAdvice says what to do about drops that a setting would have prevented, by the reasons of package trace.
+var dropAdvice = [...]struct{ reason, text string }{
+	{"no_vu", "because all VUs that maxVUs allows were at work: raise maxVUs, and preAllocatedVUs with it"},
+	{"vu_starting", "because further VUs were still being made: raise preAllocatedVUs"},
+	{"late", "because the load generator was behind its schedule: take a faster or less busy machine, or several"},
+	{dropUnknown, "and the executor does not say why; mostly no VU is free: raise preAllocatedVUs and maxVUs"},
+}
+
+func (r *Result) tellDrops() {
+	for _, d := range dropAdvice {
+		switch n := r.DroppedBy[d.reason]; {
+		case n == 0:
+		case d.reason == dropUnknown:
+			r.warn("%d arrivals were dropped, %s", n, d.text)
+		default:
+			r.warn("%d arrivals were dropped %s", n, d.text)
+		}
+	}
 }
 
 func (r *Result) warn(format string, args ...any) {
@@ -214,6 +238,9 @@ func (j *judge) phases(out *Result) {
 		}
 		if len(rows) > 0 {
 			phase.Seconds = float64(t.arrival[rows[len(rows)-1]]-t.arrival[rows[0]]) / 1e9
+		}
+		if phase.Seconds > 0 {
+			phase.OfferedPerSecond = pointer(float64(len(rows)-1) / phase.Seconds)
 		}
 		values := make([]float64, 0, len(rows))
 		for column, metric := range columnNames {

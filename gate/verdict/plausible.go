@@ -48,6 +48,9 @@ func (r *Result) check() error {
 	var p problems
 	p.number("confidence", r.Confidence, 0, 1)
 	p.counts("counts", r.Counts)
+	for reason, n := range r.DroppedBy {
+		p.count("dropped_by_reason."+reason, n)
+	}
 	for i := range r.Criteria {
 		p.criterion(fmt.Sprintf("criteria[%d].", i), &r.Criteria[i])
 	}
@@ -96,6 +99,7 @@ func (p *problems) phase(at string, phase *Phase) {
 			p.number(key+name, v, low, maxNumber)
 		}
 	}
+	p.optional(at+"offered_per_second", phase.OfferedPerSecond, 0, maxNumber)
 	p.optional(at+"requests_per_second", phase.RequestsPerSecond, 0, maxNumber)
 	p.optional(at+"prompt_tokens_per_second", phase.PromptTokensPerSecond, 0, maxNumber)
 	p.optional(at+"output_tokens_per_second", phase.OutputTokensPerSecond, 0, maxNumber)

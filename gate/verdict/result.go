@@ -70,7 +70,10 @@ type Phase struct {
 	// Seconds is the time from the phase's first to its last arrival.
 	Seconds float64              `json:"seconds"`
 	Metrics map[string]Quantiles `json:"metrics,omitempty"`
-	// Rates per second, absent where the series does not have them.
+	// OfferedPerSecond is the rate of the phase's arrivals, (n-1)/Seconds; absent for fewer than two.
+	OfferedPerSecond *float64 `json:"offered_per_second,omitempty"`
+	// Rates per second of what was completed during the phase, absent where the series does not have them. In a short phase
+	// they lie below the offered rate, since the answers to its last arrivals come after it.
 	RequestsPerSecond     *float64 `json:"requests_per_second,omitempty"`
 	PromptTokensPerSecond *float64 `json:"prompt_tokens_per_second,omitempty"`
 	OutputTokensPerSecond *float64 `json:"output_tokens_per_second,omitempty"`
@@ -88,20 +91,23 @@ type PrefixCache struct {
 
 // Result is verdict.json.
 type Result struct {
-	Schema     string           `json:"schema"`
-	Verdict    Status           `json:"verdict"`
-	Confidence float64          `json:"confidence"`
-	Criteria   []Criterion      `json:"criteria"`
-	Counts     results.Counts   `json:"counts"`
-	Phases     []Phase          `json:"phases,omitempty"`
-	Warnings   []string         `json:"warnings,omitempty"`
-	Labels     []string         `json:"labels,omitempty"`
-	Prefix     *PrefixCache     `json:"prefix_cache,omitempty"`
-	Aborted    *results.Aborted `json:"aborted,omitempty"`
-	Decision   json.RawMessage  `json:"decision,omitempty"`
-	Workload   string           `json:"workload,omitempty"`
-	Started    time.Time        `json:"started,omitzero"`
-	Ended      time.Time        `json:"ended,omitzero"`
+	Schema     string         `json:"schema"`
+	Verdict    Status         `json:"verdict"`
+	Confidence float64        `json:"confidence"`
+	Criteria   []Criterion    `json:"criteria"`
+	Counts     results.Counts `json:"counts"`
+	// DroppedBy splits Counts.Dropped by reason: no_vu, vu_starting, late, max_duration, stopped, or unknown where the
+	// executor does not say.
+	DroppedBy map[string]int64 `json:"dropped_by_reason,omitempty"`
+	Phases    []Phase          `json:"phases,omitempty"`
+	Warnings  []string         `json:"warnings,omitempty"`
+	Labels    []string         `json:"labels,omitempty"`
+	Prefix    *PrefixCache     `json:"prefix_cache,omitempty"`
+	Aborted   *results.Aborted `json:"aborted,omitempty"`
+	Decision  json.RawMessage  `json:"decision,omitempty"`
+	Workload  string           `json:"workload,omitempty"`
+	Started   time.Time        `json:"started,omitzero"`
+	Ended     time.Time        `json:"ended,omitzero"`
 }
 
 // Measured returns what a run measured for each criterion, as a baseline for another run's contract.

@@ -41,5 +41,6 @@ func TestSchemaHasTheKeysThatAreWritten(t *testing.T) {
 	require.Equal(t, defined("verdict"), keysOf(t, Result{
 		Phases: []Phase{{}}, Warnings: []string{"w"}, Labels: []string{"l"}, Prefix: &PrefixCache{}, Aborted: &results.Aborted{},
 		Decision: json.RawMessage("{}"), Workload: "w", Started: time.Unix(1, 0), Ended: time.Unix(2, 0),
+		DroppedBy: map[string]int64{"late": 1},
 	}))
 }

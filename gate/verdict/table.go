@@ -48,9 +48,10 @@ type table struct {
 	phases  names
 	classes names
 
-	counts results.Counts
-	sorted map[[2]string][]int32 // by phase and class; see rows
-	prompt struct{ tokens, cached, requests int64 }
+	counts  results.Counts
+	dropped map[string]int64      // by reason
+	sorted  map[[2]string][]int32 // by phase and class; see rows
+	prompt  struct{ tokens, cached, requests int64 }
 }
 
 // names numbers a few distinct names in the order in which they come.
@@ -103,6 +104,9 @@ func (t *table) add(r *results.Request) {
 	if r.Attempt > 1 {
 		return
 	}
+	if r.Outcome == results.Dropped {
+		t.drop(r.ErrorType)
+	}
 	t.arrival = append(t.arrival, unixNano(r.Arrival()))
 	t.start = append(t.start, unixNano(r.Start))
 	t.outcome = append(t.outcome, r.Outcome)
@@ -123,6 +127,16 @@ func (t *table) add(r *results.Request) {
 		t.prompt.tokens += r.Prompt.Value
 		t.prompt.cached += r.Cached.Value
 	}
+}
+
+func (t *table) drop(reason string) {
+	if reason == "" {
+		reason = dropUnknown
+	}
+	if t.dropped == nil {
+		t.dropped = make(map[string]int64)
+	}
+	t.dropped[reason]++
 }
 
 const steady = "steady"
