@@ -23,6 +23,7 @@ require (
 	github.com/tidwall/gjson v1.18.0
 	github.com/tmaxmax/go-sse v0.12.0
 	go.k6.io/k6 v1.8.1
+	go.opentelemetry.io/proto/otlp v1.10.0
 	golang.org/x/net v0.62.0
 	golang.org/x/sys v0.49.0
 	golang.org/x/time v0.14.0
@@ -104,7 +105,6 @@ require (
 	go.opentelemetry.io/otel/sdk v1.43.0 // indirect
 	go.opentelemetry.io/otel/sdk/metric v1.43.0 // indirect
 	go.opentelemetry.io/otel/trace v1.44.0 // indirect
-	go.opentelemetry.io/proto/otlp v1.10.0 // indirect
 	go.yaml.in/yaml/v2 v2.4.5 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/crypto v0.58.0 // indirect

@@ -23,6 +23,10 @@ const (
 	drainTime  = 500 * time.Millisecond
 	drainBytes = 256 << 10
 
+	// A refusal's status has said what happened; its body may explain it, and is read no longer and no further than this.
+	refusalTime  = time.Second
+	refusalBytes = 64 << 10
+
 	// maxBodyBytes bounds an answer that is not streamed.
 	maxBodyBytes = 64 << 20
 )
@@ -50,6 +54,13 @@ type call struct {
 
 // RoundTrip implements http.RoundTripper.
 func (c *call) RoundTrip(req *http.Request) (*http.Response, error) {
+	c.ex.Status, c.header = 0, nil // those of a redirect that led here say nothing of what is found
+	if via := req.Response; via != nil && req.URL.Scheme != "http" && req.URL.Scheme != "https" {
+		c.ex.Status = via.StatusCode
+		c.err = noRedirect(via.StatusCode, fmt.Sprintf("the redirect leads to the scheme %q, expected http or https", req.URL.Scheme))
+
+		return nil, c.err
+	}
 	ctx, cancel := context.WithCancelCause(req.Context())
 	c.cancel = cancel
 	out := req.Clone(ctx)
@@ -169,19 +180,22 @@ func (c *call) drain(body io.Reader) {
 
 // consume reads the answer into the exchange and the decoder.
 func (c *call) consume(resp *http.Response, body io.Reader) error {
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return c.consumeRefusal(resp, body)
+	}
 	unwrap, err := decompressor(resp.Header.Get("Content-Encoding"))
 	if err != nil {
 		return err
 	}
 	isStream, body := isEventStream(resp, body)
 	if !isStream {
-		return c.consumeWhole(resp.StatusCode, body, unwrap)
+		return c.consumeWhole(body, unwrap)
 	}
 
 	return stream.Read(body, c.dec, &c.ex.Timeline, stream.Options{OnEvent: c.onEvent(), Unwrap: unwrap})
 }
 
-func (c *call) consumeWhole(status int, body io.Reader, unwrap func(io.Reader) (io.Reader, error)) error {
+func (c *call) consumeWhole(body io.Reader, unwrap func(io.Reader) (io.Reader, error)) error {
 	if unwrap != nil {
 		var err error
 		if body, err = unwrap(body); err != nil {
@@ -194,15 +208,67 @@ func (c *call) consumeWhole(status int, body io.Reader, unwrap func(io.Reader) (
 	case err != nil:
 		return fmt.Errorf("reading the answer: %w", err)
 	case len(data) > maxBodyBytes:
-		return &wire.Error{
-			Type: wire.ErrDecode, Status: status,
-			Message: fmt.Sprintf("the answer is larger than %d bytes", maxBodyBytes),
-		}
-	case status < 200 || status > 299:
-		return wire.ErrorFromResponse(status, data)
+		return &wire.Error{Type: wire.ErrDecode, Message: fmt.Sprintf("the answer is larger than %d bytes", maxBodyBytes)}
 	}
 
 	return c.dec.Body(data)
+}
+
+// consumeRefusal reads what an answer without a success status says for itself. Whatever becomes of its body, the status
+// decides.
+func (c *call) consumeRefusal(resp *http.Response, body io.Reader) error {
+	bound := time.AfterFunc(refusalTime, func() { c.cancel(errDrained) })
+	defer bound.Stop()
+	data := explanation(resp.Header.Get("Content-Encoding"), body)
+	c.ex.Timeline.Finished(time.Now(), int64(len(data)))
+	if resp.StatusCode >= 300 && resp.StatusCode <= 399 && resp.StatusCode != http.StatusNotModified {
+		return noRedirect(resp.StatusCode, whyNotFollowed(resp))
+	}
+
+	return wire.ErrorFromResponse(resp.StatusCode, data)
+}
+
+// explanation is as much of a refusal's body as can be read.
+func explanation(encoding string, body io.Reader) []byte {
+	unwrap, err := decompressor(encoding)
+	if err != nil {
+		return nil
+	}
+	body = io.LimitReader(body, refusalBytes)
+	if unwrap != nil {
+		if body, err = unwrap(body); err != nil {
+			return nil
+		}
+	}
+	data, _ := io.ReadAll(io.LimitReader(body, refusalBytes)) //nolint:errcheck // what came is all that there is
+
+	return data
+}
+
+// noRedirect is a redirect that led to no answer. No API answers with one.
+func noRedirect(status int, why string) *wire.Error {
+	return &wire.Error{Type: wire.ErrDecode, Status: status, Message: why}
+}
+
+// whyNotFollowed says why k6 gave a redirect back. The query of where it leads is left out: it may hold a key.
+func whyNotFollowed(resp *http.Response) string {
+	location := resp.Header.Get("Location")
+	if location == "" {
+		return "the redirect names no Location"
+	}
+	target, _, _ := strings.Cut(location, "?")
+
+	return fmt.Sprintf("the redirect to %s was not followed: more came than maxRedirects allows", shortened(target))
+}
+
+// shortened bounds what an error repeats of a header.
+func shortened(text string) string {
+	const most = 200
+	if len(text) <= most {
+		return text
+	}
+
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
 // onEvent watches for progress and for a user who leaves after so many tokens. Events without output (pings, comments,
@@ -231,9 +297,6 @@ func (c *call) onEvent() func(time.Time, wire.Delta) bool {
 
 // isEventStream tells a stream from a whole answer: by the content type, and where that says nothing, by the first byte.
 func isEventStream(resp *http.Response, body io.Reader) (bool, io.Reader) {
-	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return false, body
-	}
 	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {
 	case err == nil && kind == "text/event-stream":

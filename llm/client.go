@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -159,8 +160,22 @@ func (c *client) exchange(ctx context.Context, p *prepared, ex *Exchange, dec *w
 	if out.err != nil || out.consumed {
 		return out.err
 	}
+	if err != nil && ex.Status >= 300 && ex.Status <= 399 {
+		return noRedirect(ex.Status, "the redirect can not be followed: "+withoutURL(err))
+	}
 
 	return err
+}
+
+// withoutURL is what went wrong, without the address that an HTTP client puts before it.
+func withoutURL(err error) string {
+	var urlErr *url.Error
+	if errors.As(err, &urlErr) {
+		err = urlErr.Err
+	}
+	text, _, _ := strings.Cut(err.Error(), "?") // a query may hold a key
+
+	return shortened(text)
 }
 
 // waitForTurn keeps k6's own limit on requests per second.

@@ -610,7 +610,7 @@ func TestWrongUse(t *testing.T) {
 		`{baseURL: "http://x", itlSampling: 2}`:        `llm.Client: option "itlSampling": got 2, expected a share from 0 (no ITL samples) to 1 (all)`,
 		`{baseURL: "http://x", slo: {p99: 1}}`:         `llm.Client: slo: unknown option "p99", expected one of: ttft, tpot, e2e, itl`,
 		`{baseURL: "http://x", tags: {a: {}}}`:         `llm.Client: option "tags.a": got an object, expected a string`,
-		`{baseURL: "http://x", cost: {prompt: -1}}`:    `llm.Client: cost: option "prompt": got -1, expected currency units for a million tokens, 0 or more`,
+		`{baseURL: "http://x", cost: {prompt: -1}}`:    `llm.Client: cost: option "prompt": got -1, expected currency units for a million tokens, 0 to 1e9`,
 	} {
 		_, err := newVU(t).run("new llm.Client(" + options + ")")
 		require.ErrorContains(t, err, want)

@@ -107,7 +107,7 @@ func describe(v any) string {
 	case []any:
 		return "an array"
 	default:
-		return fmt.Sprintf("%v", v)
+		return describeOdd(v)
 	}
 }
 
@@ -310,7 +310,7 @@ func parseClientOptions(values map[string]any) (clientOptions, error) {
 	if c.cost, err = parseCost(o); err != nil {
 		return c, err
 	}
-	if c.tags, err = o.strings("tags", `an object of strings, e.g. {"tier": "gold"}`); err != nil {
+	if c.tags, err = o.tags(`an object of strings, e.g. {"tier": "gold"}`); err != nil {
 		return c, err
 	}
 	if f, ok, err := o.number("itlSampling", 0, 1, "a share from 0 (no ITL samples) to 1 (all)"); err != nil {
@@ -425,16 +425,19 @@ func parseCost(o *optionsOf) (*price, error) {
 	if err := prices.only("prompt", "completion", "cached"); err != nil {
 		return nil, err
 	}
-	const expected = "currency units for a million tokens, 0 or more"
+	const (
+		expected = "currency units for a million tokens, 0 to 1e9"
+		highest  = 1e9
+	)
 	p := &price{}
 	var cachedGiven bool
-	if p.prompt, _, err = prices.number("prompt", 0, math.MaxFloat64, expected); err != nil {
+	if p.prompt, _, err = prices.number("prompt", 0, highest, expected); err != nil {
 		return nil, err
 	}
-	if p.completion, _, err = prices.number("completion", 0, math.MaxFloat64, expected); err != nil {
+	if p.completion, _, err = prices.number("completion", 0, highest, expected); err != nil {
 		return nil, err
 	}
-	if p.cached, cachedGiven, err = prices.number("cached", 0, math.MaxFloat64, expected); err != nil {
+	if p.cached, cachedGiven, err = prices.number("cached", 0, highest, expected); err != nil {
 		return nil, err
 	}
 	if !cachedGiven {
@@ -460,7 +463,7 @@ func parseRequest(values map[string]any, c *clientOptions) (request, error) {
 			return r, err
 		}
 	}
-	if r.tags, err = o.strings("tags", `an object of strings, e.g. {"tier": "gold"}`); err != nil {
+	if r.tags, err = o.tags(`an object of strings, e.g. {"tier": "gold"}`); err != nil {
 		return r, err
 	}
 	if r.abortAfter, err = parseAbortAfter(o); err != nil {
@@ -494,7 +497,7 @@ func parseRequest(values map[string]any, c *clientOptions) (request, error) {
 		}
 	}
 
-	return r, nil
+	return r, checkSendable(r.body)
 }
 
 func parseAbortAfter(o *optionsOf) (*abortAfter, error) {

@@ -83,7 +83,7 @@ func (m *moduleInstance) parseSession(of, with sobek.Value) (*session, error) {
 	if s.thinkTime, _, err = o.duration("thinkTime"); err != nil {
 		return nil, err
 	}
-	s.tags, err = o.strings("tags", `an object of strings, e.g. {"persona": "analyst"}`)
+	s.tags, err = o.tags(`an object of strings, e.g. {"persona": "analyst"}`)
 
 	return s, err
 }

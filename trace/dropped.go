@@ -1,7 +1,10 @@
 package trace
 
 import (
+	"fmt"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.k6.io/k6/metrics"
@@ -12,8 +15,10 @@ type DropReason string
 
 // The reasons.
 const (
-	// DropNoVU: every VU was at work, and no further one was ready.
+	// DropNoVU: every VU was at work, and maxVUs allows no more.
 	DropNoVU DropReason = "no_vu"
+	// DropVUStarting: every VU was at work, and a further one was still being made.
+	DropVUStarting DropReason = "vu_starting"
 	// DropLate: the load generator itself was so far behind that starting the row would have sent it late in silence.
 	DropLate DropReason = "late"
 	// DropMaxDuration: the row was due after the scenario's maxDuration.
@@ -21,6 +26,69 @@ const (
 	// DropStopped: the test ended between the row's due time and its start.
 	DropStopped DropReason = "stopped"
 )
+
+// dropKinds are the reasons in the order in which they are told, each with a word for the progress line and, where a
+// setting would have prevented it, what it means and what to do.
+//
+//nolint:gochecknoglobals // a constant table
+var dropKinds = [...]struct {
+	reason        DropReason
+	short, advice string
+}{
+	{DropNoVU, "no VU", "all VUs that maxVUs allows were at work: raise maxVUs, and preAllocatedVUs with it"},
+	{DropVUStarting, "VU starting", "further VUs were still being made: raise preAllocatedVUs"},
+	{DropLate, "late", "the load generator itself was behind by more than tolerance: take a faster or less busy machine, or several"},
+	{DropMaxDuration, "past maxDuration", ""},
+	{DropStopped, "stopped", ""},
+}
+
+// dropCounts counts dropped rows by their reason. The zero value is ready.
+type dropCounts [len(dropKinds)]atomic.Int64
+
+func (c *dropCounts) add(reason DropReason) {
+	for i := range dropKinds {
+		if dropKinds[i].reason == reason {
+			c[i].Add(1)
+		}
+	}
+}
+
+func (c *dropCounts) total() int64 {
+	var total int64
+	for i := range c {
+		total += c[i].Load()
+	}
+
+	return total
+}
+
+// String is for the progress line: "12 dropped (10 no VU, 2 late)".
+func (c *dropCounts) String() string {
+	var parts []string
+	for i := range c {
+		if n := c[i].Load(); n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, dropKinds[i].short))
+		}
+	}
+	text := fmt.Sprintf("%d dropped", c.total())
+	if len(parts) > 0 {
+		text += " (" + strings.Join(parts, ", ") + ")"
+	}
+
+	return text
+}
+
+// advice says why rows were dropped and which setting would have prevented it; "" where none would.
+func (c *dropCounts) advice() string {
+	var parts []string
+	for i := range c {
+		if n := c[i].Load(); n > 0 && dropKinds[i].advice != "" {
+			parts = append(parts, fmt.Sprintf("%d because %s", n, dropKinds[i].advice))
+		}
+	}
+
+	return strings.Join(parts, "; ")
+}
 
 // Dropped is a row that was offered and not started. It carries one sample of k6's own metric dropped_iterations, with
 // the scenario's tags, and what an output needs to record the row.

@@ -68,7 +68,8 @@ type run struct {
 	drops    *dropQueue
 	dropTags *metrics.TagSet
 
-	vus, busy, started, dropped atomic.Int64
+	vus, busy, started atomic.Int64
+	dropped            dropCounts
 
 	abortOnce sync.Once
 	abortErr  error
@@ -123,6 +124,9 @@ func (e *Executor) Run(parent context.Context, out chan<- metrics.SampleContaine
 	r.stop()
 	deadline.Stop()
 
+	if advice := r.dropped.advice(); advice != "" {
+		r.logger.Warnf("%d of %d rows were dropped: %s", r.dropped.total(), r.started.Load()+r.dropped.total(), advice)
+	}
 	status := statusDone
 	if r.abortErr != nil || parent.Err() != nil {
 		status = statusInterrupted
@@ -224,7 +228,11 @@ func (r *run) handOver(j job) {
 	if w != nil {
 		w.jobs <- j
 	} else {
-		r.drop(j.row, j.due, DropNoVU)
+		reason := DropNoVU
+		if r.vus.Load() < r.scaledMax {
+			reason = DropVUStarting
+		}
+		r.drop(j.row, j.due, reason)
 	}
 	if w != nil && !r.idle.empty() {
 		return
@@ -240,7 +248,7 @@ func (r *run) handOver(j job) {
 }
 
 func (r *run) drop(row int, due time.Time, reason DropReason) {
-	r.dropped.Add(1)
+	r.dropped.add(reason)
 	class, tags := r.window.classOf(row), r.dropTags
 	if class != "" {
 		tags = tags.With("class", class)
@@ -272,7 +280,7 @@ func (r *run) progress(duration time.Duration) progressFunc {
 		columns := []string{
 			fmt.Sprintf("%d/%d VUs", r.busy.Load(), r.vus.Load()),
 			fmt.Sprintf("%s/%s", spent.Truncate(100*time.Millisecond), duration.Round(100*time.Millisecond)),
-			fmt.Sprintf("%d/%d rows, %d dropped", r.started.Load()+r.dropped.Load(), total, r.dropped.Load()),
+			fmt.Sprintf("%d/%d rows, %s", r.started.Load()+r.dropped.total(), total, r.dropped.String()),
 		}
 		if duration == 0 {
 			return 1, columns

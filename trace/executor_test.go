@@ -134,6 +134,9 @@ func TestStalledServerKeepsTheLoopOpen(t *testing.T) {
 	require.EqualValues(t, 3, r.state.GetPartialIterationCount())
 	require.EqualValues(t, 0, r.state.GetFullIterationCount())
 	require.Len(t, messages(r, "rows are dropped"), 1, "said once")
+	require.Equal(t, []string{"47 of 50 rows were dropped: 47 because all VUs that maxVUs allows were at work: raise maxVUs, and " +
+		"preAllocatedVUs with it"}, messages(r, "rows were dropped"))
+	require.Equal(t, "50/50 rows, 47 dropped (47 no VU)", r.executor.GetProgress().Render(0, 0).Right[2])
 }
 
 func messages(r *rig, containing string) []string {
@@ -161,6 +164,9 @@ func TestRowThatTheGeneratorWouldStartLateIsDropped(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, upTo(5), droppedRows(samples, DropLate))
 	require.Len(t, samples, 5)
+	require.Equal(t, []string{"5 of 5 rows were dropped: 5 because the load generator itself was behind by more than tolerance: take a " +
+		"faster or less busy machine, or several"}, messages(r, "rows were dropped"))
+	require.Equal(t, "5/5 rows, 5 dropped (5 late)", r.executor.GetProgress().Render(0, 0).Right[2])
 	require.EqualValues(t, 1, r.madeVUs.Load(), "more VUs would not help")
 }
 
@@ -177,7 +183,7 @@ func TestWorkerThatComesLateDropsItsRow(t *testing.T) {
 	run.drops.close()
 	require.Equal(t, 3, (<-r.samples).(*Dropped).Row)
 	require.EqualValues(t, 0, run.started.Load())
-	require.EqualValues(t, 1, run.dropped.Load())
+	require.EqualValues(t, 1, run.dropped.total())
 }
 
 func TestUnionOfSegmentsIsEachRowOnce(t *testing.T) {
@@ -442,7 +448,7 @@ func TestFurtherVUsAreMadeWithoutHoldingUpTheRows(t *testing.T) {
 		if it.Row == 0 {
 			// A VU is asked for as soon as none is left. While it is being made, rows 1 to 3 come and go.
 			go func() {
-				for r.executor.GetProgress().Render(0, 0).Right[2] != "4/6 rows, 3 dropped" {
+				for r.executor.GetProgress().Render(0, 0).Right[2] != "4/6 rows, 3 dropped (3 VU starting)" {
 					time.Sleep(time.Millisecond)
 				}
 				r.runner.initDelay <- struct{}{}
@@ -455,7 +461,9 @@ func TestFurtherVUsAreMadeWithoutHoldingUpTheRows(t *testing.T) {
 	}
 	samples, err := r.run(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []int{1, 2, 3}, droppedRows(samples, DropNoVU))
+	require.Equal(t, []int{1, 2, 3}, droppedRows(samples, DropVUStarting))
+	require.Equal(t, []string{"3 of 6 rows were dropped: 3 because further VUs were still being made: raise preAllocatedVUs"},
+		messages(r, "rows were dropped"))
 	slices.Sort(started)
 	require.Equal(t, []int{0, 4, 5}, started)
 	require.EqualValues(t, 3, r.madeVUs.Load(), "no more than maxVUs")
@@ -495,7 +503,7 @@ func TestNoVUIsMadeOnceTheRowsAreOver(t *testing.T) {
 	}
 	samples, err := r.run(t.Context())
 	require.NoError(t, err)
-	require.Len(t, droppedRows(samples, DropNoVU), 29)
+	require.Len(t, droppedRows(samples, DropVUStarting), 29)
 	require.EqualValues(t, 1, r.madeVUs.Load())
 	require.Empty(t, messages(r, "could not be initialized"))
 }
@@ -554,7 +562,7 @@ func TestProgressShowsRowsAndVUs(t *testing.T) {
 	require.NoError(t, err)
 	right := <-seen
 	require.Equal(t, "2/2 VUs", right[0])
-	require.Equal(t, "10/10 rows, 8 dropped", right[2])
+	require.Equal(t, "10/10 rows, 8 dropped (8 no VU)", right[2])
 	final := r.executor.GetProgress().Render(0, 0)
 	require.Contains(t, final.String(), strings.Repeat("=", 38), "the bar is full")
 	require.Equal(t, "0/2 VUs", final.Right[0])
@@ -761,4 +769,21 @@ func TestIdleWorkersLosesNobody(t *testing.T) {
 	}
 	running.Wait()
 	require.True(t, s.empty())
+}
+
+func TestDropCounts(t *testing.T) {
+	t.Parallel()
+	var c dropCounts
+	require.Equal(t, "0 dropped", c.String())
+	require.Empty(t, c.advice())
+	for reason, n := range map[DropReason]int{DropNoVU: 5, DropVUStarting: 4, DropLate: 3, DropMaxDuration: 2, DropStopped: 1} {
+		for range n {
+			c.add(reason)
+		}
+	}
+	require.EqualValues(t, 15, c.total())
+	require.Equal(t, "15 dropped (5 no VU, 4 VU starting, 3 late, 2 past maxDuration, 1 stopped)", c.String())
+	require.Equal(t, "5 because all VUs that maxVUs allows were at work: raise maxVUs, and preAllocatedVUs with it; "+
+		"4 because further VUs were still being made: raise preAllocatedVUs; "+
+		"3 because the load generator itself was behind by more than tolerance: take a faster or less busy machine, or several", c.advice())
 }

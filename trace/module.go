@@ -183,7 +183,7 @@ func (m *moduleInstance) make(
 // String describes the recording for the log.
 func (r *recording) String() string {
 	text := fmt.Sprintf("trace %s: %d rows over %s, seed %d", r.id, len(r.rows), r.lasts.Round(time.Millisecond), r.seed)
-	if rate, ok := r.trace.MeanRate(); ok {
+	if rate, ok := r.trace.OfferedRate(); ok {
 		text += fmt.Sprintf(", %.4g requests/s on average", rate)
 	}
 	for _, l := range r.trace.Labels {

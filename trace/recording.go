@@ -242,15 +242,28 @@ func (o *options) readIDs(of *options) *tokens.IDRange {
 
 const calibrationForm = `an object such as {perWord: 1.02, overhead: 11}, as trace.calibrate() gives it`
 
+// The bounds of a calibration that a script may give. No tokenizer in use joins five words into one token, or makes more
+// tokens of a word than it has bytes; a fit may put the overhead a rounding below zero; and no chat template is longer than
+// a model's context.
+const (
+	minPerWord  = 0.2
+	maxPerWord  = 16
+	minOverhead = -1
+	maxOverhead = 100_000
+)
+
 func (o *options) readCalibration() tokens.Calibration {
 	c := tokens.Calibration{
-		PerWord:  o.positive("perWord", 1, "tokens per word: a number"),
-		Overhead: o.number("overhead", 0, "tokens of a prompt without words: 0 or more", func(f float64) bool { return f >= 0 }),
-		Source:   "script",
+		PerWord: o.number("perWord", 1, fmt.Sprintf("tokens per word, from %g to %d", minPerWord, maxPerWord),
+			func(f float64) bool { return f >= minPerWord && f <= maxPerWord }),
+		Overhead: o.number("overhead", 0, fmt.Sprintf("tokens of a prompt without words, from %d to %d", minOverhead, maxOverhead),
+			func(f float64) bool { return f >= minOverhead && f <= maxOverhead }),
+		Source: "script",
 	}
-	for _, name := range []string{"source", "observations", "worstError"} {
-		o.get(name) // what trace.calibrate() adds for people to read
-	}
+	// What trace.calibrate() adds for people to read.
+	o.get("source")
+	o.whole("observations", 0, 0, "how many prompts were counted")
+	o.number("worstError", 0, "a relative error, 0 or more", func(f float64) bool { return f >= 0 && !math.IsInf(f, 0) })
 
 	return c
 }

@@ -55,6 +55,23 @@ func TestWhatIsNoDateSaysNothing(t *testing.T) {
 	require.Empty(t, w.Take())
 }
 
+// Answers are told when they end, which may be long after their headers came.
+func TestALongAnswerStillBracketsItsTurn(t *testing.T) {
+	t.Parallel()
+	w := clock.NewWatch()
+	w.Answered(header(10), at(10.9), at(10.95))
+	w.Answered(header(11), at(11.1), at(11.2))
+	require.Len(t, w.Take(), 1)
+	w.Answered(header(800), at(800), at(800.1))
+	w.Answered(header(10), at(10.99), at(11.01))
+	require.Equal(t, []results.ClockReading{{Date: at(11), Lower: -10, Upper: 200}}, w.Take())
+
+	w.Answered(header(2000), at(2000), at(2000.1))
+	w.Answered(header(10), at(10.999), at(11.01))
+	w.Answered(header(11), at(11.02), at(11.03))
+	require.Empty(t, w.Take(), "after a quarter of an hour it is forgotten")
+}
+
 func reading(second int, lower, upper float64) results.ClockReading {
 	return results.ClockReading{Date: at(float64(second)), Lower: lower, Upper: upper}
 }
@@ -89,6 +106,12 @@ func TestOffset(t *testing.T) {
 		"nothing common": {of: []results.ClockReading{reading(2, 0, 1)}, reference: []results.ClockReading{reading(1, 0, 1)}, err: clock.ErrNoCommon},
 		"a turn before itself": {
 			of: []results.ClockReading{reading(1, 5, 1)}, reference: []results.ClockReading{reading(1, 0, 1)}, err: clock.ErrContradictory,
+		},
+		"a turn before itself, by less than the other can tell": {
+			of: []results.ClockReading{reading(1, 5, 1)}, reference: []results.ClockReading{reading(1, 0, 10)}, err: clock.ErrContradictory,
+		},
+		"the reference contradicts itself": {
+			of: []results.ClockReading{reading(1, 0, 10)}, reference: []results.ClockReading{reading(1, 5, 1)}, err: clock.ErrContradictory,
 		},
 		"turns that contradict each other": {
 			of:        []results.ClockReading{reading(1, 0, 1), reading(2, 500, 501)},

@@ -495,6 +495,9 @@ func TestTimesAreSetByTheMeasuredOffset(t *testing.T) {
 	parts := whole.split(3)
 	parts[0].clock = turns(-20, 30)
 	parts[1].clock, parts[1].ahead = turns(7270, 7330), ahead
+	parts[1].edit = func(info *results.Info) {
+		info.Aborted = &results.Aborted{Rule: results.RuleInterrupted, At: epoch.Add(testEnd + ahead)}
+	}
 	parts[2].clock = turns(-35, 25)
 	report, out := join(t, slo, parts...)
 
@@ -536,6 +539,7 @@ func TestTimesAreSetByTheMeasuredOffset(t *testing.T) {
 	require.Equal(t, epoch, info.Started)
 	require.Equal(t, epoch.Add(testEnd+5*time.Millisecond), info.Ended)
 	require.Equal(t, epoch.Add(steadyEnd+5*time.Millisecond), info.Phases[1].End)
+	require.Equal(t, epoch.Add(testEnd+5*time.Millisecond), info.Aborted.At)
 	require.Equal(t, epoch.Add(ahead), info.Merged.Instances[1].Started, "by its own clock")
 	events, _, err := open(t, out).Events()
 	require.NoError(t, err)

@@ -96,6 +96,20 @@ client_headroom: {dropped: "<= 3"}
 	require.InDelta(t, 4, *got.criterion(t, "client_headroom.dropped").Measured, 1e-12)
 }
 
+// A share is over the limit in an instance even where it is not in the whole.
+func TestAShareOfDropsIsJudgedForEachInstance(t *testing.T) {
+	t.Parallel()
+	const dropped = "client_headroom.dropped"
+	r := joined(map[string]float64{dropped: 0.03}, map[string]float64{dropped: 0}, map[string]float64{dropped: 0})
+	for i := range 10 {
+		r.requests[i] = results.Request{Row: int64(i), Phase: steady, Due: r.requests[i].Due, Outcome: results.Dropped}
+	}
+	got := r.judge(t, "capacity_gate: {ttft_p95: \"<= 800ms\"}\nclient_headroom: {dropped: \"<= 2%\"}\n")
+	require.Equal(t, Invalid, got.Verdict)
+	require.InDelta(t, 0.03, *got.criterion(t, dropped).Measured, 1e-12)
+	require.Contains(t, got.criterion(t, dropped).Note, "over the limit in 0:1/3 (a)")
+}
+
 func TestHeadroomOfOneInstance(t *testing.T) {
 	t.Parallel()
 	r := new(recorded).add(1000, nil).seconds(steady, 60, func(i int, s *results.Sample) {

@@ -134,6 +134,9 @@ func TestResponsesStream(t *testing.T) {
 		"response.output_text.done", "response.content_part.done", "response.output_item.done",
 		"response.incomplete",
 	}, a.names())
+	for i, e := range a.named()[2:14] {
+		require.Contains(t, e.data, fmt.Sprintf(`"output_index":%d`, min(i/5, 1)), "the second item has a number of its own")
+	}
 	var last struct {
 		Type     string
 		Sequence int `json:"sequence_number"`
@@ -189,6 +192,9 @@ func TestMessagesStream(t *testing.T) {
 		"message_delta", "message_stop",
 	}, a.names())
 	require.NotContains(t, a.body, "[DONE]")
+	for i, e := range a.named()[2:10] {
+		require.Contains(t, e.data, fmt.Sprintf(`"index":%d`, i/4), "the second block has a number of its own")
+	}
 	var start struct {
 		Message struct {
 			Usage map[string]int

@@ -35,7 +35,8 @@ type Decoder struct {
 	calls                    []toolCall
 	counts                   tokenCounts
 
-	done   bool   // a terminal marker has come
+	done   bool   // a terminal marker has come, or a whole answer
+	marked bool   // a terminal marker has come, as an event of a stream
 	err    *Error // the first error; whatever follows it is ignored
 	chunks int    // events with output
 
@@ -64,7 +65,7 @@ func (d *Decoder) Event(name, data string) (Delta, error) {
 	data = strings.TrimSpace(data)
 	switch {
 	case data == "[DONE]":
-		d.done = true
+		d.done, d.marked = true, true
 
 		return Delta{Done: true}, nil
 	case d.ended():
@@ -97,7 +98,7 @@ func (d *Decoder) Event(name, data string) (Delta, error) {
 		return delta, err
 	}
 	if delta.Done {
-		d.done = true
+		d.done, d.marked = true, true
 	}
 
 	return delta, nil
@@ -223,12 +224,15 @@ func textFrom(b []byte) string {
 }
 
 // Finish is to be asked at the end of a stream. It returns the error that Event or Body had returned, or an [*Error] of
-// type ErrTruncated if the answer has neither a finish reason nor a terminal marker. Where several answers were asked
+// type ErrTruncated if the answer has neither a finish reason nor a terminal marker, and one of type ErrDecode if it has
+// the marker and nothing else. Where several answers were asked
 // for, each that began needs its reason. Finish changes nothing.
 func (d *Decoder) Finish() error {
 	switch {
 	case d.err != nil:
 		return d.err
+	case d.saidNothing():
+		return &Error{Type: ErrDecode, Message: "the stream held nothing but its end marker: no output, no finish reason, no usage"}
 	case d.done || d.finished():
 		return nil
 	case d.chunks == 0:
@@ -236,6 +240,12 @@ func (d *Decoder) Finish() error {
 	default:
 		return &Error{Type: ErrTruncated, Message: "the stream ended in the middle of the answer, without a finish reason"}
 	}
+}
+
+// saidNothing is true for a stream that was ended in form and held no answer. A model that has nothing to say gives its
+// reason to stop, or counts no tokens.
+func (d *Decoder) saidNothing() bool {
+	return d.marked && d.chunks == 0 && d.finish == "" && len(d.others) == 0 && len(d.calls) == 0 && d.counts == (tokenCounts{})
 }
 
 func (d *Decoder) finished() bool {

@@ -560,7 +560,20 @@ func TestFinish(t *testing.T) {
 		{"completions without", Completions, []string{`{"choices":[{"text":"a","finish_reason":null}]}`}, ErrTruncated},
 		{"Anthropic stop reason", Messages, []string{`{"type":"message_delta","delta":{"stop_reason":"end_turn"}}`}, ""},
 		{"Anthropic block stop", Messages, []string{`{"type":"content_block_stop","index":0}`}, ErrTruncated},
-		{"Anthropic stop", Messages, []string{`{"type":"message_stop"}`}, ""},
+		{"Anthropic stop", Messages, []string{
+			`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a"}}`, `{"type":"message_stop"}`,
+		}, ""},
+		{"Anthropic stop alone", Messages, []string{`{"type":"message_stop"}`}, ErrDecode},
+		{"Anthropic stop of an empty answer", Messages, []string{
+			`{"type":"message_delta","delta":{"stop_reason":"end_turn"}}`, `{"type":"message_stop"}`,
+		}, ""},
+		{"[DONE] alone", Chat, []string{`[DONE]`}, ErrDecode},
+		{"[DONE] after a role", Chat, []string{one(`{"role":"assistant","content":""}`), `[DONE]`}, ErrDecode},
+		{"[DONE] alone, completions", Completions, []string{`[DONE]`}, ErrDecode},
+		{"an empty answer", Chat, []string{one(`{"role":"assistant","content":""}`), stop, `[DONE]`}, ""},
+		{"usage of no tokens", Chat, []string{`{"choices":[],"usage":{"completion_tokens":0}}`, `[DONE]`}, ""},
+		{"a call without arguments", Chat, []string{one(`{"tool_calls":[{"index":0,"id":"c","function":{"name":"f"}}]}`), `[DONE]`}, ""},
+		{"the other answer is empty", Chat, []string{`{"choices":[{"index":1,"delta":{}}]}`, `[DONE]`}, ""},
 		{"responses text done", Responses, []string{`{"type":"response.output_text.done","text":"a"}`}, ErrTruncated},
 		{"responses completed", Responses, []string{`{"type":"response.completed","response":{}}`}, ""},
 	} {

@@ -26,6 +26,8 @@ type Summary struct {
 
 	Rows  int     `json:"rows"`
 	SpanS float64 `json:"span_s"`
+	// LengthS is how long a generated trace was made to last; absent for a recording.
+	LengthS float64 `json:"length_s,omitempty"`
 
 	Rate        *Rates       `json:"rate,omitempty"`
 	Gaps        *Gaps        `json:"gaps,omitempty"`
@@ -46,7 +48,9 @@ type Summary struct {
 // Rates are arrival rates in requests per second. Peaks are the fullest of the bins that start at the
 // first row; a peak whose bin is longer than the span is absent.
 type Rates struct {
-	Mean    float64  `json:"mean_per_s"` // (n-1)/span
+	// Mean is rows/length for a trace that was made for a length, and (n-1)/span, the reciprocal of the mean gap, else:
+	// n rows have n-1 gaps between them.
+	Mean    float64  `json:"mean_per_s"`
 	Peak1s  *float64 `json:"peak_1s_per_s,omitempty"`
 	Peak10s *float64 `json:"peak_10s_per_s,omitempty"`
 }
@@ -146,7 +150,7 @@ const minWindows = 10
 func Summarize(t *Trace) Summary {
 	s := Summary{
 		Name: t.Name, Digest: t.Digest, Format: t.Format, FormatWhy: t.FormatReason, Unit: t.Unit, UnitWhy: t.UnitReason,
-		BlockSize: t.BlockSize, BlockWhy: t.BlockSizeReason, Rows: len(t.Rows), SpanS: t.Span().Seconds(),
+		BlockSize: t.BlockSize, BlockWhy: t.BlockSizeReason, Rows: len(t.Rows), SpanS: t.Span().Seconds(), LengthS: t.Length.Seconds(),
 		Labels: slices.Clone(t.Labels),
 	}
 	if !t.Origin.IsZero() {
@@ -177,7 +181,7 @@ func outputOf(r *Row) int32 { return r.OutputTokens }
 
 func (s *Summary) arrivals(t *Trace, notes Notes) {
 	rows := t.Rows
-	if mean, ok := t.MeanRate(); ok {
+	if mean, ok := t.OfferedRate(); ok {
 		s.Rate = &Rates{Mean: mean, Peak1s: peak(rows, time.Second), Peak10s: peak(rows, 10*time.Second)}
 	}
 	for _, w := range []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute} {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -178,7 +179,7 @@ func TestSummaryText(t *testing.T) {
 		"format         mooncake (keys timestamp, input_length and output_length)\n",
 		"time unit      ms (documented for this format)\n",
 		"rows           3 over 3.053s\n",
-		"rate           mean 0.655/s, peak 1 s 2/s\n",
+		"rate           mean 0.655/s from the first arrival to the last, peak 1 s 2/s\n",
 		"prefix hits    37.5 % of 8 blocks, 45.9 % of input tokens (ideal cache)\n",
 		"input      1116.3    1024    1024    1024    1025    1300    1300    1300    1300    1300\n",
 		"    1024-2047           3 ████████████████████████████████████████\n",
@@ -205,4 +206,52 @@ func TestSummaryJSONKeys(t *testing.T) {
 	}
 	require.Contains(t, s["rate"], "mean_per_s")
 	require.Contains(t, s["prefix"], "token_hit_ratio")
+}
+
+// TestTheRateOfAGeneratedTraceIsByItsLength: 12 arrivals in 4 s are 3/s, wherever in them the first and the last fall.
+func TestTheRateOfAGeneratedTraceIsByItsLength(t *testing.T) {
+	rows := make([]Row, 12)
+	for i := range rows {
+		rows[i] = Row{Due: time.Duration(i) * 300 * time.Millisecond, InputTokens: 1, OutputTokens: 1}
+	}
+	made := &Trace{Name: "generated", Rows: rows, Length: 4 * time.Second}
+	recorded := &Trace{Name: "file", Rows: rows}
+
+	s := Summarize(made)
+	require.InDelta(t, 3.0, s.Rate.Mean, 1e-12)
+	require.InDelta(t, 4.0, s.LengthS, 0)
+	require.InDelta(t, 3.3, s.SpanS, 1e-12)
+	var text strings.Builder
+	require.NoError(t, s.Text(&text))
+	require.Contains(t, text.String(), "rows           12 over 4s (arrivals over 3.3s)\n")
+	require.Contains(t, text.String(), "rate           mean 3/s over the whole length, peak 1 s 4/s\n")
+
+	s = Summarize(recorded)
+	require.InDelta(t, 11/3.3, s.Rate.Mean, 1e-12, "a recording says nothing of what is beyond its ends")
+	require.Zero(t, s.LengthS)
+	text.Reset()
+	require.NoError(t, s.Text(&text))
+	require.Contains(t, text.String(), "rows           12 over 3.3s\n")
+	require.Contains(t, text.String(), "rate           mean 3.33/s from the first arrival to the last, peak 1 s 4/s\n")
+
+	fast, err := Speed(made, 2)
+	require.NoError(t, err)
+	rate, ok := fast.OfferedRate()
+	require.True(t, ok)
+	require.InDelta(t, 6.0, rate, 1e-12)
+	require.Equal(t, 2*time.Second, fast.Length)
+	require.Equal(t, 4*time.Second, LengthsOnly(made).Length)
+	require.Zero(t, Limit(made, 3).Length, "a part has a length of its own, which nobody knows")
+	part, err := TimeWindow(made, Window{From: time.Second, To: 2 * time.Second}, false)
+	require.NoError(t, err)
+	require.Zero(t, part.Length)
+	looped, err := Loop(made, LoopOptions{Laps: 2})
+	require.NoError(t, err)
+	require.Zero(t, looped.Length)
+
+	wrong := &Trace{Rows: rows, Length: time.Second}
+	rate, _ = wrong.OfferedRate()
+	require.InDelta(t, 11/3.3, rate, 1e-12, "a length that the arrivals exceed is none")
+	_, ok = (&Trace{Length: time.Second}).OfferedRate()
+	require.False(t, ok)
 }

@@ -29,12 +29,18 @@ func (s Summary) Text(w io.Writer) error {
 	if s.StartClock != "" {
 		line("starts", "%s", s.StartClock)
 	}
-	line("rows", "%d over %s", s.Rows, time.Duration(s.SpanS*1e9).Round(time.Millisecond))
+	span := time.Duration(s.SpanS * 1e9).Round(time.Millisecond).String()
+	basis := "from the first arrival to the last"
+	if s.LengthS > 0 {
+		span = fmt.Sprintf("%s (arrivals over %s)", time.Duration(s.LengthS*1e9).Round(time.Millisecond), span)
+		basis = "over the whole length"
+	}
+	line("rows", "%d over %s", s.Rows, span)
 	if s.Sessions > 0 {
 		line("sessions", "%d", s.Sessions)
 	}
 	if r := s.Rate; r != nil {
-		line("rate", "mean %.3g/s%s%s", r.Mean, optional(", peak 1 s %.3g/s", r.Peak1s), optional(", peak 10 s %.3g/s", r.Peak10s))
+		line("rate", "mean %.3g/s %s%s%s", r.Mean, basis, optional(", peak 1 s %.3g/s", r.Peak1s), optional(", peak 10 s %.3g/s", r.Peak10s))
 	}
 	if g := s.Gaps; g != nil {
 		line("gaps", "mean %.4g ms, coefficient of variation %.3g", g.MeanMs, g.CV)

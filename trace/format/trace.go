@@ -251,6 +251,9 @@ type Trace struct {
 	FormatReason, UnitReason, BlockSizeReason string
 	// Origin is the clock time of time zero; the zero Time when the file's timestamps are relative.
 	Origin time.Time
+	// Length is how long the trace was made to last, from time zero, where it was generated for a time. 0: a recording,
+	// which says nothing of the time before its first arrival and after its last.
+	Length time.Duration
 	// Notes count what was odd in the file.
 	Notes Notes
 	// Labels say what was done to the trace since, in order.
@@ -277,6 +280,15 @@ func (t *Trace) MeanRate() (perSecond float64, ok bool) {
 		return 0, false
 	}
 	return float64(len(t.Rows)-1) / span.Seconds(), true
+}
+
+// OfferedRate is the mean arrival rate in requests per second over the whole of what is known: rows/length for a trace that
+// was made for a length, and else MeanRate.
+func (t *Trace) OfferedRate() (perSecond float64, ok bool) {
+	if t.Length > 0 && t.Length >= t.Span() && len(t.Rows) > 0 {
+		return float64(len(t.Rows)) / t.Length.Seconds(), true
+	}
+	return t.MeanRate()
 }
 
 // HasHashIDs says whether any row carries hash ids.

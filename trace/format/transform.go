@@ -14,6 +14,7 @@ import (
 func derive(t *Trace, rows []Row, label Label) *Trace {
 	out := *t
 	out.Rows = rows
+	out.Length = 0 // of the old trace
 	out.Labels = append(slices.Clone(t.Labels), label)
 	return &out
 }
@@ -105,7 +106,11 @@ func scale(t *Trace, speed float64, label Label) (*Trace, error) {
 			rows[i].Extra = &scaled
 		}
 	}
-	return derive(t, rows, label), nil
+	out := derive(t, rows, label)
+	if length := math.Round(float64(t.Length) / speed); length < math.MaxInt64 {
+		out.Length = time.Duration(length)
+	}
+	return out, nil
 }
 
 // LoopOptions say how Loop repeats a trace. Exactly one of Laps and Until is set.
@@ -182,6 +187,6 @@ func LengthsOnly(t *Trace) *Trace {
 		rows[i].HashIDs, rows[i].Extra = nil, nil
 	}
 	out := derive(t, rows, Label{Kind: "lengths_only", Detail: "hash ids, sessions and prompts left out"})
-	out.BlockSize, out.BlockSizeReason = 0, ""
+	out.BlockSize, out.BlockSizeReason, out.Length = 0, "", t.Length
 	return out
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -639,5 +640,31 @@ func BenchmarkSampler(b *testing.B) {
 	for b.Loop() {
 		s.At(row)
 		row++
+	}
+}
+
+// TestAGeneratedTraceKnowsItsLength: what users ask for is a rate over a time, and that is what a summary tells them.
+func TestAGeneratedTraceKnowsItsLength(t *testing.T) {
+	t.Parallel()
+	mix, err := ParseMix("chat", nil)
+	require.NoError(t, err)
+	for name, tt := range map[string]struct {
+		arrivals arrival.Config
+		length   time.Duration
+		rate     float64
+	}{
+		"a rate for a time": {arrival.Config{Rate: 10, Duration: time.Minute, Burstiness: 1, Seed: 3}, time.Minute, 10},
+		"stages": {arrival.Config{
+			Rate: 0, Stages: []arrival.Stage{{Duration: 10 * time.Second, Target: 10}, {Duration: 20 * time.Second, Target: 10}},
+			Burstiness: 1, Seed: 3,
+		}, 30 * time.Second, 250.0 / 30},
+		"a number": {arrival.Config{Rate: 10, Count: 100, Burstiness: math.Inf(1), Seed: 3}, 0, 10},
+	} {
+		made, err := Generate(Config{Arrivals: tt.arrivals, Mix: mix})
+		require.NoError(t, err, name)
+		require.Equal(t, tt.length, made.Length, name)
+		rate, ok := made.OfferedRate()
+		require.True(t, ok, name)
+		require.InDelta(t, tt.rate, rate, 1e-9, name)
 	}
 }
