@@ -39,7 +39,7 @@ bench: build ## Measure the client against two references, and the executor's pu
 	$(GO) run ./scripts/bench
 
 .PHONY: demo
-demo: build ## Build, start the simulated engine, replay a trace against it, and show what a person needs to see.
+demo: build ## Build, start the simulated engine, search for its Safe QPS under a trace, and plan with it.
 	./scripts/demo.sh
 
 .PHONY: k6v2

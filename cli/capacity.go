@@ -43,7 +43,7 @@ func newCapacity(env environment) *cobra.Command {
 			"DIR/probe-NN, the answer in DIR/capacity.json, DIR/envelope.json and the page DIR/report.html. Run the same\n" +
 			"command again after a crash or Ctrl-C, and the search goes on.\n\n" +
 			"Exit codes: 0 found and confirmed, 1 no rate in the range passes, 2 not decided, 3 wrong use.",
-		Example: "  k6 x llm capacity --script examples/capacity.js --contract examples/slo.yaml --out search --min 1 --max 64\n" +
+		Example: "  k6 x llm capacity --script examples/capacity.js --contract examples/capacity.yaml --out search --min 1 --max 64\n" +
 			"  k6 x llm capacity --script s.js --contract c.yaml --out search --workload chat:MIX=chat --workload rag:MIX=rag \\\n" +
 			"    --arrival constant --arrival poisson --arrival bursty",
 		Args: exactArgs(),

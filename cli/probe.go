@@ -63,8 +63,15 @@ func (p *prober) run(ctx context.Context, req capacity.ProbeRequest) (capacity.P
 		return capacity.ProbeResult{}, err
 	}
 	result := capacity.FromVerdict(judged)
-	if result.OfferedRate, err = offered(run, req.Rate); err != nil {
+	came, err := offered(run)
+	if err == nil {
+		err = rateError(run, came, req.Rate)
+	}
+	if err != nil {
 		return capacity.ProbeResult{}, err
+	}
+	if came != nil {
+		result.OfferedRate = &came.Rate
 	}
 	if run.Info.Aborted != nil && run.Info.Aborted.Rule != results.RuleInterrupted {
 		result.StoppedEarly = run.Info.Aborted.Saw
@@ -101,10 +108,30 @@ func (p *prober) judge(dir string) (*results.Run, *verdict.Result, error) {
 	return run, judged, report.Write(dir, judged) //nolint:wrapcheck // names the file
 }
 
-// offered reads the rate that the script sent in its steady phase. It is an error where that is another one than it was
-// asked for: then the probe says nothing about that rate. A trace is not even, so only a gross difference is one; a probe
-// that ended early is too short to tell.
-func offered(run *results.Run, asked float64) (*float64, error) {
+// rateError says that the script sent another rate than it was asked for: then the probe says nothing about that rate. The
+// traces that it opened tell their own mean rate; where it opened none, the arrivals do, and only a gross difference counts.
+func rateError(run *results.Run, o *capacity.Offered, asked float64) error {
+	const rounding, gross = 0.05, 0.5
+	sent, wrong := 0.0, false
+	for _, rate := range run.Info.Rates {
+		sent += rate
+	}
+	switch {
+	case sent > 0:
+		wrong = math.Abs(sent/asked-1) > rounding
+	case o != nil && run.Info.Aborted == nil:
+		sent, wrong = o.Rate, o.Differs(asked, gross)
+	}
+	if !wrong {
+		return nil
+	}
+
+	return fmt.Errorf("the script sent %.4g requests/s, %.4g were asked for: it has to take its rate from __ENV.LLM_RATE, "+
+		"as examples/capacity.js does", sent, asked)
+}
+
+// offered is the rate of arrivals in the steady phase; nil where they were too few to tell.
+func offered(run *results.Run) (*capacity.Offered, error) {
 	var arrivals []float64
 	first, last := time.Time{}, time.Time{}
 	_, err := run.Requests(func(r *results.Request) error {
@@ -130,13 +157,8 @@ func offered(run *results.Run, asked float64) (*float64, error) {
 	if !ok {
 		return nil, nil //nolint:nilnil // too few to tell
 	}
-	const gross = 0.5
-	if run.Info.Aborted == nil && o.Differs(asked, gross) {
-		return nil, fmt.Errorf("the script offered %.4g requests/s in its steady phase, %.4g were asked for: "+
-			"it has to take its rate from __ENV.LLM_RATE, as examples/capacity.js does", o.Rate, asked)
-	}
 
-	return &o.Rate, nil
+	return &o, nil
 }
 
 // k6 runs the script, as a whole or as one execution segment of it. Its output is kept beside the evidence.
@@ -248,6 +270,8 @@ func (p *prober) idle(ctx context.Context) error {
 	}
 }
 
+var errBusy = errors.New("it is busy")
+
 // busy says what the service has to do; nil where it has nothing.
 func (p *prober) busy(ctx context.Context, client *http.Client) error {
 	readings := make([]scrape.Reading, 0, len(p.contract.Server.MetricsURLs))
@@ -263,7 +287,7 @@ func (p *prober) busy(ctx context.Context, client *http.Client) error {
 		return errors.New("its metrics have neither a number of running requests nor one of waiting ones")
 	}
 	if running, waiting := value(r.Running), value(r.QueueDepth); running+waiting > 0 {
-		return fmt.Errorf("%.0f requests are running and %.0f are waiting", running, waiting)
+		return fmt.Errorf("%w: %.0f requests are running and %.0f are waiting", errBusy, running, waiting)
 	}
 
 	return nil
@@ -278,8 +302,11 @@ func (p *prober) ready(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err() //nolint:wrapcheck // the search was interrupted
 	}
-	if err != nil {
+	if errors.Is(err, errBusy) {
 		return fmt.Errorf("the service is not idle after %s (--idle-wait), so that the search would measure other load, too: %w", p.idleWait, err)
+	}
+	if err != nil {
+		return fmt.Errorf("whether the service is idle could not be read for %s (server.metrics_url of the contract): %w", p.idleWait, err)
 	}
 	p.began = true
 

@@ -94,7 +94,7 @@ func (p *prober) runProof(ctx context.Context, answer capacity.Record) (*capacit
 	if err != nil {
 		return nil, err
 	}
-	if _, err := offered(run, req.Rate); err != nil {
+	if err := rateError(run, nil, req.Rate); err != nil {
 		return nil, err
 	}
 	compared, err := compareDirs(filepath.Join(p.dir, answer.Dir), joined, compare.Options{Force: true})

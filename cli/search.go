@@ -20,6 +20,7 @@ import (
 	"github.com/safeqps/xk6-safeqps/gate/contract"
 	"github.com/safeqps/xk6-safeqps/gate/report"
 	"github.com/safeqps/xk6-safeqps/gate/results"
+	"github.com/safeqps/xk6-safeqps/gate/verdict"
 )
 
 // What a search leaves in its directory, beside capacity.StateFile and the probes.
@@ -264,14 +265,39 @@ func (f *capacityFlags) finish(env environment, agreed *contract.Contract, found
 	case f.asJSON:
 		err = printJSON(env.stdout, envelope)
 	default:
-		err = printSearches(env.stdout, found)
-		fmt.Fprintf(env.stdout, "report: %s\n", page)
+		if err = f.printAnswer(env, found); err == nil {
+			err = printSearches(env.stdout, found)
+		}
+		fmt.Fprintf(env.stdout, "\nreport: %s\n", page)
 	}
 	if err != nil {
 		return err
 	}
 
 	return exitOfSearches(found)
+}
+
+// printAnswer prints the verdict that the answer of a single search rests on.
+func (f *capacityFlags) printAnswer(env environment, found []searched) error {
+	if len(found) != 1 {
+		return nil
+	}
+	answer, ok := found[0].Answer()
+	if !ok {
+		return nil
+	}
+	dir := filepath.Join(f.out, answer.Dir)
+	judged, err := verdict.Read(dir)
+	if err != nil {
+		return err //nolint:wrapcheck // names the file
+	}
+	fmt.Fprintf(env.stdout, "%s, at %.4g requests/s:\n", dir, answer.Rate)
+	if _, err := env.stdout.Write(report.Text(judged, env.colour)); err != nil {
+		return fmt.Errorf("printing the verdict: %w", err)
+	}
+	fmt.Fprintln(env.stdout)
+
+	return nil
 }
 
 // printSearches is the table for people.

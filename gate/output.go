@@ -71,7 +71,7 @@ func newOutput(params output.Params) (*Output, error) {
 	dir, rest, _ := strings.Cut(params.ConfigArgument, ",")
 	o := &Output{
 		dir: dir, logger: params.Logger, stdout: params.StdOut, open: map[uint64]*llm.Started{}, seconds: newSeconds(), clock: clock.NewWatch(),
-		info: results.Info{Versions: versions(), Host: host(), Digests: map[string]string{}, Seeds: map[string]uint64{}},
+		info: results.Info{Versions: versions(), Host: host(), Digests: map[string]string{}, Seeds: map[string]uint64{}, Rates: map[string]float64{}},
 	}
 	if dir == "" {
 		return nil, fmt.Errorf("output llm: got no directory, expected %s", outputForm)
@@ -123,6 +123,9 @@ func (o *Output) describe(params output.Params) error {
 	}
 	for _, t := range trace.Infos() {
 		o.info.Seeds[t.ID] = t.Seed
+		if t.Rate > 0 {
+			o.info.Rates[t.ID] = t.Rate
+		}
 		if t.Digest != "" {
 			o.info.Digests[t.ID] = t.Digest
 		}

@@ -1,22 +1,24 @@
 #!/usr/bin/env bash
-# The main job, end to end: replay a trace against the simulated engine, open loop, and judge it by a contract.
+# The main job, end to end: search for the Safe QPS of the simulated engine under a slice of a trace, and plan with it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 address=127.0.0.1:${PORT:-8765}
 results=results/demo-$(date +%Y%m%d-%H%M%S)
+mkdir -p "$results"
 
-# A slice of a real public trace where there is one beside the repository, else the sample that `trace generate` made.
+# Ten minutes of a real public trace where there is one beside the repository, else the sample that `trace generate` made.
 trace=../shared/traces/azure2023_conv.csv
+slice=$results/slice.jsonl
 if [ -f "$trace" ]; then
-  echo "Replaying a slice of the Azure LLM inference trace 2023 (conversation; Azure Public Dataset, CC-BY-4.0), 4 times as fast."
-  export TRACE="$PWD/$trace" SPEED=4
+  echo "Workload: ten minutes of the Azure LLM inference trace 2023 (conversation; Azure Public Dataset, CC-BY-4.0), rescaled in time."
+  ./k6 x llm trace convert "$trace" --window 5m:15m --out "$slice" 2>/dev/null
 else
-  export SPEED=3
-  echo "Replaying examples/sample-trace.jsonl: synthetic, with lengths as published for the Azure trace of 2023, 3 times as fast."
+  echo "Workload: examples/sample-trace.jsonl, synthetic, with lengths as published for the Azure trace of 2023, rescaled in time."
+  cp examples/sample-trace.jsonl "$slice"
 fi
 
-./k6 x llm sim --listen "$address" --max-num-seqs 128 --num-blocks 32768 --max-num-batched-tokens 8192 \
+./k6 x llm sim --listen "$address" --max-num-seqs 32 --num-blocks 32768 --max-num-batched-tokens 8192 \
   --step-per-prefill-token 8us --step-per-sequence 60us >/dev/null &
 engine=$!
 trap 'kill "$engine" 2>/dev/null || true; wait "$engine" 2>/dev/null || true' EXIT
@@ -25,16 +27,17 @@ for _ in $(seq 100); do
   sleep 0.1
 done
 
-mkdir -p results
-export LLM_SERVER="http://$address" LLM_BASE_URL="http://$address/v1" STEADY="${STEADY:-90s}"
+export LLM_SERVER="http://$address" LLM_BASE_URL="http://$address/v1" TRACE="$PWD/$slice"
+export WARMUP=3s STEADY="${STEADY:-20s}" RECOVERY=1s
+echo "Searching the highest rate at which examples/capacity.yaml holds: three minutes at most."
 status=0
-./k6 run --quiet --address "" --no-usage-report --out "llm=$results" examples/replay.js || status=$?
-
-echo
-if [ -d "$results" ]; then
-  echo "The evidence is in $results; the page to read: $(./k6 x llm report "$results")"
-fi
+./k6 x llm capacity --script examples/capacity.js --contract examples/capacity.yaml --out "$results" \
+  --min 4 --max 32 --tolerance 25% --max-time 170s || status=$?
 case $status in
-  0 | 99) ;; # 99: a threshold was crossed, which is an answer too
+  0 | 1 | 2) ;; # each is an answer
   *) exit "$status" ;;
 esac
+
+echo
+echo "What a peak of 100 requests/s would take, one replica down, with a fifth of headroom:"
+./k6 x llm plan "$results" --rate 100 --gpu-hour-price 2.5 || true

@@ -604,6 +604,16 @@ func TestInfosNamesWhatWasOpened(t *testing.T) {
 	require.EqualValues(t, 99, found.Seed)
 	require.Len(t, found.Digest, 64)
 	require.Equal(t, "rate", found.Labels[0].Kind)
+	require.InDelta(t, 3, found.Rate, 0.45, "7 gaps are taken for the rate, 8 rows come in them")
+
+	id = js(t, rt, `trace.generate({rate: 12.5, duration: "40s", mix: "short=1@10/10", seed: 5}).id`).String()
+	for _, info := range Infos() {
+		if info.ID == id {
+			require.InDelta(t, 12.5, info.Rate, 1e-9)
+			found = nil
+		}
+	}
+	require.Nil(t, found)
 }
 
 // countingServer answers as a service whose chat template takes 9 tokens, and whose tokenizer makes 5 tokens of 4 words.

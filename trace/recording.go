@@ -45,11 +45,13 @@ type recording struct {
 
 // Info says what a trace is that this process has opened: what results must name so that a run can be repeated.
 type Info struct {
-	ID     string         `json:"id"`   // as scenarios refer to it
-	Name   string         `json:"name"` // of the file, as the script gives it; "generated"
-	Digest string         `json:"digest,omitempty"`
-	Rows   int            `json:"rows"`
-	Seed   uint64         `json:"seed"`
+	ID     string `json:"id"`   // as scenarios refer to it
+	Name   string `json:"name"` // of the file, as the script gives it; "generated"
+	Digest string `json:"digest,omitempty"`
+	Rows   int    `json:"rows"`
+	Seed   uint64 `json:"seed"`
+	// Rate is the mean rate of the whole trace, in requests per second; 0 for a trace of one instant.
+	Rate   float64        `json:"rate,omitempty"`
 	Labels []format.Label `json:"labels,omitempty"` // what was done to it
 
 	// Synthetic prompts are generated text or token ids; Calibrated ones were made to the served model's own count.
@@ -395,12 +397,20 @@ func (r *recording) publish(stem, options string, f files) {
 	t := r.trace
 	r.info = func() Info {
 		return Info{
-			ID: r.id, Name: t.Name, Digest: t.Digest, Rows: len(t.Rows), Seed: r.seed, Labels: t.Labels,
+			ID: r.id, Name: t.Name, Digest: t.Digest, Rows: len(t.Rows), Seed: r.seed, Rate: r.meanRate(), Labels: t.Labels,
 			Synthetic: r.planOptions.Pool == nil, Calibrated: r.isCalibrated(), IgnoreEOS: r.planOptions.IgnoreEOS,
 			IdealPrefixHitRatio: r.idealPrefixHitRatio(),
 		}
 	}
 	publish(r.id, r.schedule)
+}
+
+func (r *recording) meanRate() float64 {
+	if r.lasts <= 0 {
+		return 0
+	}
+
+	return float64(len(r.trace.Rows)) / r.lasts.Seconds()
 }
 
 func (r *recording) isCalibrated() bool {

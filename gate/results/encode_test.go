@@ -287,6 +287,7 @@ func TestSchemaHasTheKeysThatAreWritten(t *testing.T) {
 	require.Equal(t, defined("run"), keysOf(t, written(Info{
 		Schema: Schema, Started: noon, Ended: noon, Aborted: &Aborted{}, Contract: []byte("{}"), Decision: []byte("{}"),
 		Options: []byte("{}"), Versions: map[string]string{"k6": "v1"}, Seeds: map[string]uint64{"a": 1},
+		Rates:   map[string]float64{"generated-1": 12.5},
 		Digests: map[string]string{"trace": "sha256:0"}, Segment: "0:1", Host: Host{Name: "h"}, Phases: spans, Steps: spans,
 		Labels: []string{"l"}, IdealPrefixHitRatio: &value, Workload: "w", Merged: &merged, Files: map[string]FileRecord{RequestsFile: {}},
 	})))

@@ -170,6 +170,8 @@ type Info struct {
 
 	Versions map[string]string `json:"versions,omitempty"` // k6, this module, Go
 	Seeds    map[string]uint64 `json:"seeds,omitempty"`
+	// Rates are the mean rates of whole traces, in requests per second, as they were to be replayed.
+	Rates map[string]float64 `json:"rates,omitempty"`
 	// Digests are "sha256:…" of the trace, the script and other inputs.
 	Digests map[string]string `json:"digests,omitempty"`
 	// Segment is the execution segment of this instance, such as "0:1/3"; "" for the whole.

@@ -159,6 +159,7 @@ func snippetDir(t *testing.T) string {
 	for name, from := range map[string]string{
 		"slo.yaml": "examples/slo.yaml", "trace.jsonl": "examples/sample-trace.jsonl",
 		"azure.csv": "trace/format/testdata/azure.csv", "gate.js": "examples/gate.js", "capacity.js": "examples/capacity.js",
+		"capacity.yaml": "examples/capacity.yaml",
 		"envelope.json": "internal/e2e/testdata/envelope.json",
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(readText(t, from)), 0o600))
