@@ -222,10 +222,9 @@ func envelopeOf(agreed *contract.Contract, in *report.Input, found []searched) (
 				configuration[name] = version
 			}
 		}
-		for _, label := range in.Runs[i].Info.Labels {
-			envelope.AddLabel(label)
-		}
+		envelope.Labels = append(envelope.Labels, in.Runs[i].Info.Labels...)
 	}
+	envelope.Labels = report.JoinLabels(envelope.Labels)
 	for i := range found {
 		entry := capacity.EnvelopeEntry{Workload: found[i].Workload, Arrivals: found[i].Arrival, Result: found[i].Result}
 		if k, err := strconv.ParseFloat(found[i].burstiness, 64); err == nil {

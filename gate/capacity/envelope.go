@@ -54,13 +54,6 @@ func NewEnvelope(created time.Time, configuration map[string]string) *Envelope {
 	return &Envelope{Schema: EnvelopeSchema, Created: created.UTC(), Configuration: configuration, Entries: []EnvelopeEntry{}}
 }
 
-// AddLabel adds a label that it does not have yet.
-func (e *Envelope) AddLabel(label string) {
-	if !slices.Contains(e.Labels, label) {
-		e.Labels = append(e.Labels, label)
-	}
-}
-
 // JSON is the envelope with indentation, and a newline at its end.
 func (e *Envelope) JSON() ([]byte, error) {
 	content, err := json.MarshalIndent(e, "", "  ")

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/safeqps/xk6-safeqps/gate/capacity"
@@ -30,6 +31,29 @@ func FromEnvelope(e *capacity.Envelope) []Capacity {
 		found = append(found, c)
 	}
 	return found
+}
+
+// JoinLabels has each label of several runs once. Of those that differ in their details only, the part after the colon,
+// it has the part that they share: a search rescales its trace to another rate in each probe.
+func JoinLabels(labels []string) []string {
+	details := make(map[string][]string)
+	for _, label := range labels {
+		kind, _, _ := strings.Cut(label, ": ")
+		if !slices.Contains(details[kind], label) {
+			details[kind] = append(details[kind], label)
+		}
+	}
+	var joined []string
+	for _, label := range labels {
+		kind, _, _ := strings.Cut(label, ": ")
+		if len(details[kind]) > 1 {
+			label = kind
+		}
+		if !slices.Contains(joined, label) {
+			joined = append(joined, label)
+		}
+	}
+	return joined
 }
 
 // Capacities reads the envelopes of those directories that are of a capacity search; the others have none.

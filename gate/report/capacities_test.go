@@ -43,3 +43,11 @@ func TestCapacitiesOfSearches(t *testing.T) {
 	_, err = Capacities([]string{search})
 	require.ErrorContains(t, err, EnvelopeFile)
 }
+
+func TestLabelsOfSeveralRunsAreJoined(t *testing.T) {
+	require.Equal(t, []string{"trace rescaled in time", "synthetic prompts", "trace truncated: 0s to 5m"}, JoinLabels([]string{
+		"trace rescaled in time: from 5 to 10", "synthetic prompts", "trace truncated: 0s to 5m",
+		"trace rescaled in time: from 5 to 20", "synthetic prompts", "trace truncated: 0s to 5m",
+	}))
+	require.Empty(t, JoinLabels(nil))
+}

@@ -308,12 +308,9 @@ func (p *page) common(runs []Run) {
 			p.Last = started
 		}
 		same = same && slices.Equal(p.Runs[i].Decision, p.Runs[0].Decision)
-		for _, label := range p.Runs[i].Labels {
-			if !slices.Contains(p.Labels, label) {
-				p.Labels = append(p.Labels, label)
-			}
-		}
+		p.Labels = append(p.Labels, p.Runs[i].Labels...)
 	}
+	p.Labels = JoinLabels(p.Labels)
 	p.Decision = p.Runs[0].Decision
 	if !same {
 		p.Decision = []keyValue{{"", "differs from run to run"}}

@@ -3,7 +3,6 @@ package report
 import (
 	"bytes"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/safeqps/xk6-safeqps/gate/contract"
@@ -54,15 +53,13 @@ func EnvelopeMarkdown(in Input) []byte {
 				quantile(p.ITL, "p99"), quantile(p.TPOT, "p99"), quantile(p.E2E, "p99"),
 				quantityOf(p.Goodput, string(contract.UnitRatio)), quantityOf(p.ErrorShare, string(contract.UnitRatio)), cell(broke))
 		}
-		for _, label := range r.Info.Labels {
-			line := "> **" + cell(label) + "**\n"
-			if !slices.Contains(labels, line) {
-				labels = append(labels, line)
-			}
-		}
+		labels = append(labels, r.Info.Labels...)
 	}
 	if len(labels) > 0 {
-		b.WriteString("\n" + strings.Join(labels, ""))
+		b.WriteString("\n")
+	}
+	for _, label := range JoinLabels(labels) {
+		b.WriteString("> **" + cell(label) + "**\n")
 	}
 	if len(in.Runs) > 0 && !in.Runs[0].Info.Started.IsZero() {
 		fmt.Fprintf(&b, "\nFirst run started %s.\n", in.Runs[0].Info.Started.UTC().Format("2006-01-02 15:04:05 MST"))
