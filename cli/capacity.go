@@ -163,7 +163,7 @@ func (f *capacityFlags) options(env environment) (capacity.Options, *contract.Co
 	o = capacity.Options{
 		Min: f.min, Max: f.max, Tolerance: tolerance, Estimate: f.estimate,
 		FullSeconds: time.Duration(agreed.Phases.Steady).Seconds(), OverheadSeconds: overhead.Seconds(),
-		MinRequests: spare * neededToPass(agreed), FixedLengths: f.fixedLengths, Seed: f.seed,
+		MinRequests: neededToPass(agreed), FixedLengths: f.fixedLengths, Seed: f.seed,
 		MaxProbes: f.maxProbes, MaxSeconds: f.maxTime.Seconds(), GPUHourPrice: f.gpuHourPrice, GPUs: f.gpus, MaxCost: f.maxCost,
 	}
 
@@ -184,10 +184,6 @@ func (p *prober) fingerprint() (string, error) {
 
 	return hex.EncodeToString(digest[:16]), nil
 }
-
-// spare is how many times the fewest requests that could pass a probe brings. With the fewest, a single request over a
-// limit, or two that are not independent, would leave it INCONCLUSIVE.
-const spare = 2
 
 // neededToPass is the fewest requests with which every criterion of the gate could pass.
 func neededToPass(c *contract.Contract) int64 {

@@ -83,13 +83,12 @@ func runCapacity(ctx context.Context, env environment, f *capacityFlags) error {
 	return f.finish(env, agreed, found)
 }
 
-// warnOfShortProbes tells of a lowest rate at which no probe can pass.
+// warnOfShortProbes tells of rates that are not tried, because no probe could pass at them.
 func warnOfShortProbes(env environment, o capacity.Options) {
-	longest, needed := o.FullSeconds*capacity.DefaultMaxLength, o.MinRequests/spare
-	if requests := o.Min * longest; requests < float64(needed) {
-		fmt.Fprintf(env.stderr, "  warning: at %.4g requests/s a probe of at most %.4g s brings %.0f requests, and the contract needs %d to pass:\n"+
-			"  such rates stay INCONCLUSIVE; for them the steady phase has to last %.0f s or more\n",
-			o.Min, longest, requests, needed, math.Ceil(float64(needed)/o.Min/capacity.DefaultMaxLength))
+	if lowest := o.LowestRate(); lowest > o.Min {
+		fmt.Fprintf(env.stderr, "  the contract needs %d requests to pass, so the search begins at %.4g requests/s: for lower rates\n"+
+			"  its steady phase has to be longer (%.0f s for %.4g requests/s)\n",
+			o.MinRequests, lowest, math.Ceil(o.FullSeconds*lowest/o.Min), o.Min)
 	}
 }
 

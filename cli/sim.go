@@ -18,12 +18,12 @@ func newSim(env environment) *cobra.Command {
 
 	cmd := &cobra.Command{
 		Use:   "sim",
-		Short: "Serve a simulated engine with an OpenAI-compatible API",
+		Short: "Serve a simulated engine with OpenAI's APIs and Anthropic's messages",
 		Long: "Serves a simulated inference engine: continuous batching, chunked prefill, a paged KV cache with prefix\n" +
 			"reuse, preemption, a waiting queue, and /metrics in vLLM's names. Nothing is inferred; the timing is that of a\n" +
 			"step-time model (base + per prefill token + per running sequence), the text is filler. It runs until Ctrl-C.\n\n" +
-			"Paths: /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /health, /metrics; POST /sim/stall?for=10s\n" +
-			"makes the engine stand still. A request can ask for a fault: see docs/simulated-engine.md.",
+			"Paths: /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/embeddings, /v1/models, /tokenize,\n" +
+			"/health, /metrics; POST /sim/stall?for=10s makes the engine stand still. A request can ask for a fault: see docs/simulated-engine.md.",
 		Example: "  k6 x llm sim\n" +
 			"  k6 x llm sim --max-num-seqs 8 --step-base 10ms --max-waiting 100\n" +
 			"  k6 x llm sim --listen 127.0.0.1:9000 --speed 10",

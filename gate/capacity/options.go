@@ -26,7 +26,8 @@ type Options struct {
 	ScreenLength float64 `json:"screen_length,omitempty"`
 	// MaxLength bounds what an INCONCLUSIVE probe is extended to, in units of FullSeconds; 0 means 1.5. At least 1.
 	MaxLength float64 `json:"max_length,omitempty"`
-	// MinRequests is the fewest requests that can give PASS (verdict.RequestsNeeded of the sharpest quantile). Probes are
+	// MinRequests is the fewest requests that can give PASS (verdict.RequestsNeeded of the sharpest quantile). Rates that
+	// bring fewer within MaxLength are not tried, and probes are
 	// made long enough for it at their rate, within MaxLength.
 	MinRequests int64 `json:"min_requests,omitempty"`
 	// FixedLengths makes every probe FullSeconds long and stops none early: the base that savings are measured against.
@@ -95,6 +96,10 @@ func (o Options) Validate() error {
 	need(o.ScreenLength > 0 && o.ScreenLength <= 1, "screen_length is %v, expected above 0, up to 1", o.ScreenLength)
 	need(o.MaxLength >= 1 && finite(o.MaxLength), "max_length is %v, expected 1 or more", o.MaxLength)
 	need(o.MinRequests >= 0, "min_requests is %d, expected 0 or more", o.MinRequests)
+	if longest := o.FullSeconds * o.longest(); o.MinRequests > 0 && o.Max > o.Min && o.Max*longest < float64(o.MinRequests) {
+		need(false, "at max (%v) a probe brings %.0f requests at most, and the contract needs %d to pass: lengthen the steady "+
+			"phase to %.0f seconds or more", o.Max, o.Max*longest, o.MinRequests, math.Ceil(float64(o.MinRequests)/o.Max/o.longest()))
+	}
 	need(o.MaxProbes >= 1, "max_probes is %d, expected 1 or more", o.MaxProbes)
 	need(o.MaxSeconds >= 0 && finite(o.MaxSeconds), "max_seconds is %v, expected 0 or more", o.MaxSeconds)
 	need(o.GPUHourPrice >= 0 && finite(o.GPUHourPrice), "gpu_hour_price is %v, expected 0 or more", o.GPUHourPrice)
@@ -105,6 +110,20 @@ func (o Options) Validate() error {
 }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+// longest is the length that a probe can have, in units of FullSeconds.
+func (o Options) longest() float64 {
+	if o.FixedLengths {
+		return 1
+	}
+	return o.MaxLength
+}
+
+// LowestRate is the lowest rate of the range that brings MinRequests within the longest probe: below it nothing can pass.
+func (o Options) LowestRate() float64 {
+	o = o.withDefaults()
+	return math.Max(o.Min, float64(o.MinRequests)/(o.FullSeconds*o.longest()))
+}
 
 // budgetSeconds is the time that all probes may take; +Inf where nothing bounds it.
 func (o Options) budgetSeconds() float64 {

@@ -18,8 +18,10 @@ const (
 	Found Status = "found"
 	// AboveRange: the highest rate of the range passed at full length; the limit lies above it.
 	AboveRange Status = "above_range"
-	// BelowRange: not even the lowest rate of the range passed.
+	// BelowRange: the lowest rate of the range failed.
 	BelowRange Status = "below_range"
+	// Undecided: no rate passed, and the evidence did not suffice to say that they failed.
+	Undecided Status = "undecided"
 	// BudgetSpent: probes, time or money ended first. The bracket is the best so far.
 	BudgetSpent Status = "budget_spent"
 	// GeneratorLimited: the load generator was the bottleneck, so nothing more can be learned with it.
@@ -68,14 +70,26 @@ func levels(probes []Record) []level {
 	return all
 }
 
+// openBelow is the pressure on its limit below which a rate that stayed INCONCLUSIVE lacks evidence, and not room.
+const openBelow = 0.5
+
+// open reports a rate of which nothing is known: INCONCLUSIVE, and far from every limit.
+func (l *level) open() bool {
+	return l.status == verdict.Inconclusive && l.probe.Pressure != nil && *l.probe.Pressure < openBelow
+}
+
 // bracket is the lowest rate that did not pass, and the highest one below it that did; nil where there is none. Where
-// verdicts contradict each other, as chance allows, the lower rate decides.
+// verdicts contradict each other, as chance allows, the lower rate decides. Rates that are open, below every one that
+// passed, are no upper end: more requests come at a higher rate.
 func bracket(all []level) (low, high *level) {
 	for i := range all {
-		if !all[i].passed() {
+		switch {
+		case all[i].passed():
+			low = &all[i]
+		case low == nil && all[i].open():
+		default:
 			return low, &all[i]
 		}
-		low = &all[i]
 	}
 	return low, nil
 }
@@ -86,6 +100,10 @@ type planner struct {
 	probes    []Record
 	all       []level
 	low, high *level
+	// from is the lower end of what is searched while nothing has passed: the lowest rate that can pass, or the highest
+	// open one, which openFrom is.
+	from     float64
+	openFrom *level
 	// eps is half the tolerance on the logarithmic scale of rates.
 	eps float64
 }
@@ -96,6 +114,12 @@ const rounding = 1 + 1e-9
 func newPlanner(o Options, probes []Record) *planner {
 	p := &planner{o: o, probes: probes, all: levels(probes), eps: math.Log1p(o.Tolerance) / 2}
 	p.low, p.high = bracket(p.all)
+	p.from = o.LowestRate()
+	for i := range p.all {
+		if l := &p.all[i]; p.low == nil && l.open() && (p.high == nil || l.rate < p.high.rate) {
+			p.openFrom, p.from = l, math.Max(p.from, l.rate)
+		}
+	}
 	return p
 }
 
@@ -157,10 +181,15 @@ func (p *planner) ended() Status {
 	}
 	if p.undecided() == nil {
 		switch {
-		case p.high == nil && p.low.rate == p.o.Max && p.low.confirmed():
+		case p.high == nil && p.low != nil && p.low.rate == p.o.Max && p.low.confirmed():
 			return AboveRange
-		case p.high != nil && p.high.rate == p.o.Min:
-			return BelowRange
+		case p.high != nil && p.high.rate <= p.from*rounding:
+			if p.high.status == verdict.Fail {
+				return BelowRange
+			}
+			return Undecided
+		case p.openFrom != nil && p.openFrom.length >= 1 && (p.openFrom.rate == p.o.Max || p.high != nil && p.narrow(p.openFrom.rate, p.high.rate)):
+			return Undecided
 		case p.high != nil && p.low.confirmed() && p.narrow(p.low.rate, p.high.rate):
 			return Found
 		}
@@ -190,7 +219,15 @@ func (p *planner) undecided() *Record {
 	if last.Verdict != verdict.Inconclusive || last.Extends != 0 || p.extension(last) <= last.Length*rounding {
 		return nil
 	}
+	if p.openFrom != nil && p.openFrom.probe.N == last.N && p.openFrom.rate < p.o.Max && !p.decides(last) {
+		return nil // a higher rate brings more requests sooner
+	}
 	return last
+}
+
+// decides reports that an extension of a probe brings the requests that it lacks.
+func (p *planner) decides(r *Record) bool {
+	return r.Needed != nil && r.Requests > 0 && r.Length*(1+extensionMargin*float64(*r.Needed)/float64(r.Requests)) <= p.o.longest()
 }
 
 // extensionMargin is what an extended probe is made longer by than the requests it needs: their share over the limit is
@@ -236,12 +273,16 @@ func totalSeconds(probes []Record) float64 {
 	return seconds
 }
 
-// atLeastRequests is the length that gives MinRequests at a rate.
+// spare is how many times MinRequests a probe brings. With MinRequests, a single request over a limit, or two that are not
+// independent, would leave it INCONCLUSIVE.
+const spare = 2
+
+// atLeastRequests is the length that gives enough requests at a rate.
 func (p *planner) atLeastRequests(length, rate float64) float64 {
 	if p.o.FixedLengths {
 		return 1
 	}
-	return math.Min(math.Max(length, float64(p.o.MinRequests)/(rate*p.o.FullSeconds)), p.o.MaxLength)
+	return math.Min(math.Max(length, spare*float64(p.o.MinRequests)/(rate*p.o.FullSeconds)), p.o.MaxLength)
 }
 
 func (p *planner) fullLength(rate float64) float64 { return p.atLeastRequests(1, rate) }
@@ -264,7 +305,7 @@ func (p *planner) choose() ProbeRequest {
 		request.Extends = last.N
 		return request
 	}
-	low, high := p.o.Min, p.o.Max
+	low, high := p.from, p.o.Max
 	if p.low != nil {
 		low = p.low.rate
 	}
@@ -380,7 +421,7 @@ func (p *planner) rise(low, high, middle float64) float64 {
 // average performance preserving minmax optimality", ACM Transactions on Mathematical Software 47, 2020).
 func (p *planner) project(rate, low, high float64) float64 {
 	const slackProbes = 2
-	most := math.Ceil(math.Log(math.Log(p.o.Max/p.o.Min)/(2*p.eps))/math.Ln2) + slackProbes
+	most := math.Ceil(math.Log(math.Log(p.o.Max/p.o.LowestRate())/(2*p.eps))/math.Ln2) + slackProbes
 	left := math.Max(most-float64(len(p.all)), 0)
 	radius := math.Max(p.eps*math.Exp2(left)-math.Log(high/low)/2, 0)
 	middle := math.Sqrt(low * high)
@@ -422,7 +463,7 @@ func (p *planner) estimate() (float64, bool) {
 		}
 	}
 	// What the short stretch of an overload completed can be far off; a bracket that contradicts it is right.
-	return rate, rate > p.o.Min && rate < p.high.rate
+	return rate, rate > p.from && rate < p.high.rate
 }
 
 // nearPressure is the pressure below which a service that failed without being saturated is not far above its limit.
@@ -441,7 +482,7 @@ func (p *planner) nearFailure() (float64, bool) {
 		}
 	}
 	rate := p.high.rate * math.Exp(-2*p.eps*math.Exp2(float64(steps)))
-	return rate, rate > p.o.Min
+	return rate, rate > p.from
 }
 
 // crossing is where the pressure on the limiting criterion reaches 1, interpolated on logarithmic scales between the two

@@ -226,7 +226,14 @@ func (r *Result) notes(o Options, low, high *level) {
 	case AboveRange:
 		r.note("the service passed at %s, the end of the range: its Safe QPS is that or more", rate(o.Max))
 	case BelowRange:
-		r.note("the service did not pass at %s, the beginning of the range: its Safe QPS, if any, is less", rate(o.Min))
+		what := "the beginning of the range"
+		if lowest := o.LowestRate(); lowest > o.Min {
+			what = fmt.Sprintf("the lowest rate that brings the %d requests which the contract needs to pass: for lower ones "+
+				"lengthen its steady phase", o.MinRequests)
+		}
+		r.note("the service did not pass at %s, %s; its Safe QPS, if any, is less", rate(high.rate), what)
+	case Undecided:
+		r.note("no rate was decided: none passed, and what did not pass lacks evidence; lengthen the steady phase")
 	case BudgetSpent:
 		r.note("the budget ended the search: what follows is the best bracket so far")
 	case GeneratorLimited:

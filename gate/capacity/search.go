@@ -113,7 +113,7 @@ func (r *ProbeResult) check() error {
 
 // ratesLeft is how many rates bisection of the present bracket takes, one at least.
 func (p *planner) ratesLeft() int {
-	low, high := p.o.Min, p.o.Max
+	low, high := p.from, p.o.Max
 	if p.low != nil {
 		low = p.low.rate
 	}

@@ -403,11 +403,97 @@ func TestAConfirmedRateStandsBelowACandidate(t *testing.T) {
 
 func TestMinRequestsLengthensProbesAtLowRates(t *testing.T) {
 	o := wide()
-	o.MinRequests = 3000
+	o.MinRequests = 1500
 	r := search(t, o, ideal{limit: 8, capacity: 9, slope: 10}.probe)
-	for _, p := range r.Probes {
+	for _, p := range r.Probes { // to twice as many, so that one request over a limit does not leave them INCONCLUSIVE
 		require.GreaterOrEqual(t, p.Length, math.Min(3000/(p.Rate*600), 1.5)*(1-1e-9), "at %v", p.Rate)
 	}
+}
+
+// A rate that brings too few requests to pass is not tried, and no rate is called too high for it.
+func TestRatesThatCannotPassAreNotTried(t *testing.T) {
+	o := wide()
+	o.MinRequests = 9000 // at 10 a second in 1.5 times 600 seconds
+	r := search(t, o, ideal{limit: 3, capacity: 3.5, slope: 10}.probe)
+	require.Equal(t, BelowRange, r.Status)
+	for _, p := range r.Probes {
+		require.GreaterOrEqual(t, p.Rate, 10*(1-1e-9))
+	}
+	require.Contains(t, r.Notes[0], "did not pass at 10 req/s, the lowest rate that brings the 9000 requests")
+	r = search(t, o, ideal{limit: 30, capacity: 35, slope: 10}.probe)
+	require.Equal(t, Found, r.Status)
+
+	o.MinRequests = 1_000_000
+	_, err := Search(context.Background(), o, ideal{limit: 3}.probe, nil, nil)
+	require.ErrorContains(t, err, "at max (1000) a probe brings 900000 requests at most, and the contract needs 1000000 to pass: "+
+		"lengthen the steady phase to 667 seconds or more")
+}
+
+// Evidence that is missing far from every limit says nothing against a rate: more requests come at a higher one.
+func TestWhatIsOpenFarFromTheLimitIsNoUpperEnd(t *testing.T) {
+	needed := 40.0 // requests a second without which no probe is decided
+	probe := func(ctx context.Context, r ProbeRequest) (ProbeResult, error) {
+		out, err := ideal{limit: 200, capacity: 220, slope: 4}.probe(ctx, r)
+		if r.Rate < needed {
+			out.Verdict, out.Seconds, out.Needed = verdict.Inconclusive, 600*r.Length+60, nil
+		}
+		return out, err
+	}
+	r := search(t, wide(), probe)
+	require.Equal(t, Found, r.Status)
+	require.InDelta(t, 200, *r.SafeQPS, 12)
+	require.True(t, r.Confirmed)
+
+	needed = 10_000 // nothing is ever decided, up to the limit
+	r = search(t, wide(), probe)
+	require.Contains(t, []Status{Undecided, BudgetSpent}, r.Status)
+	require.Nil(t, r.SafeQPS)
+	require.InDelta(t, 200, r.Bracket.High.Rate, 100)
+}
+
+// Whoever goes up from an open rate comes back to it, at full length, before giving up.
+func TestAnOpenRateIsRunAtFullLength(t *testing.T) {
+	var full bool
+	r := search(t, wide(), func(ctx context.Context, r ProbeRequest) (ProbeResult, error) {
+		out, err := ideal{limit: 40, capacity: 42, slope: 8}.probe(ctx, r)
+		if r.Length < 1 && out.Verdict == verdict.Pass {
+			out.Verdict, out.Seconds = verdict.Inconclusive, 600*r.Length+60
+		}
+		full = full || r.Length >= 1
+		return out, err
+	})
+	require.True(t, full)
+	require.Equal(t, Found, r.Status)
+	require.InDelta(t, 40, *r.SafeQPS, 2.5)
+}
+
+func TestAnOpenRateBelowAFailureEndsUndecided(t *testing.T) {
+	r := search(t, wide(), func(ctx context.Context, r ProbeRequest) (ProbeResult, error) {
+		out, err := ideal{limit: 50, capacity: 55, slope: 4}.probe(ctx, r)
+		if out.Verdict == verdict.Pass {
+			out.Verdict, out.Seconds = verdict.Inconclusive, 600*r.Length+60
+		}
+		return out, err
+	})
+	require.Contains(t, []Status{Undecided, BudgetSpent}, r.Status)
+	require.Nil(t, r.SafeQPS)
+	require.InDelta(t, 50, r.Bracket.High.Rate, 25)
+}
+
+func TestInconclusiveAtTheLowestRateIsNotAFailure(t *testing.T) {
+	r := search(t, wide(), func(_ context.Context, r ProbeRequest) (ProbeResult, error) {
+		pressure := 0.9
+		return ProbeResult{Verdict: verdict.Inconclusive, Pressure: &pressure, Seconds: 60}, nil
+	})
+	require.Equal(t, BudgetSpent, r.Status)
+	o := wide()
+	o.MaxProbes = 40
+	r = search(t, o, func(_ context.Context, r ProbeRequest) (ProbeResult, error) {
+		return ProbeResult{Verdict: verdict.Inconclusive, Seconds: 60}, nil
+	})
+	require.Equal(t, Undecided, r.Status)
+	require.InDelta(t, 1, r.Bracket.High.Rate, 0)
+	require.Contains(t, r.Notes[0], "no rate was decided")
 }
 
 func TestFixedLengths(t *testing.T) {

@@ -252,8 +252,12 @@ func TestCapacityEnvelope(t *testing.T) {
 	for _, entry := range envelope.Entries {
 		require.FileExists(t, filepath.Join(dir, "search", entry.Arrivals, entry.Result.Probes[0].Dir, "verdict.json"))
 	}
-	low := finish(t, capacityIn(t, t.TempDir(), sim, "--min", "2", "--max", "4", "--max-probes", "1"))
-	require.Contains(t, low.stderr, "at 2 requests/s a probe of at most 4.5 s brings 9 requests, and the contract needs 59")
+	low := finish(t, capacityIn(t, t.TempDir(), sim, "--min", "2", "--max", "20", "--max-probes", "1"))
+	require.Contains(t, low.stderr, "the contract needs 59 requests to pass, so the search begins at 13.11 requests/s")
+
+	short := finish(t, capacityIn(t, t.TempDir(), sim, "--min", "2", "--max", "4"))
+	require.Equal(t, 3, short.exit)
+	require.Contains(t, short.stderr, "lengthen the steady phase")
 
 	var page struct {
 		Capacity []struct {

@@ -319,7 +319,7 @@ func TestDocumentedClient(t *testing.T) {
 	t.Parallel()
 	types, reference := readText(t, "index.d.ts"), readText(t, "docs/client.md")
 	property := regexp.MustCompile(`(?m)^    (\w+)\??:`)
-	for _, name := range []string{"ClientOptions", "Request", "Response", "Usage", "Timings", "SLO", "Cost", "Retry", "SessionOptions"} {
+	for _, name := range []string{"ClientOptions", "Request", "Response", "Usage", "Timings", "SLO", "Cost", "Retry", "SessionOptions", "TurnRequest", "TurnResponse", "EmbeddingsRequest", "ImageOptions"} {
 		_, body, ok := strings.Cut(types, "export interface "+name+" {\n")
 		require.True(t, ok, name)
 		body, _, _ = strings.Cut(body, "\n  }")
