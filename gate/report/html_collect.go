@@ -275,6 +275,9 @@ func (c *collector) read() error {
 		return err
 	}
 	c.torn(results.EventsFile, torn)
+	if err := c.source.CheckHistograms(); err != nil {
+		return err
+	}
 	c.run.EventsTotal = len(events)
 	c.run.Events = events[:min(len(events), maxEvents)]
 	return nil
