@@ -59,6 +59,9 @@ func (e *earlyStop) request(r *results.Request) {
 	}
 	failed := r.Outcome == results.Failed
 	for _, c := range e.criteria {
+		if r.Tokenless() && c.ofTokens() {
+			continue
+		}
 		mark := 0.0
 		if failed || c.exceeded(r) {
 			mark = 1
@@ -66,6 +69,11 @@ func (e *earlyStop) request(r *results.Request) {
 		}
 		c.marks = append(c.marks, mark)
 	}
+}
+
+// ofTokens says that the criterion times tokens, which an embedding has none of.
+func (c *earlyCriterion) ofTokens() bool {
+	return c.Metric == "ttft" || c.Metric == "ttft_text" || c.Metric == "tpot"
 }
 
 // exceeded is true for a completed request that is over the limit, or lacks the measurement that the limit needs.

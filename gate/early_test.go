@@ -52,6 +52,15 @@ func TestEarlyStopCreditsAnEpisodeAsOne(t *testing.T) {
 	require.Nil(t, e.certain(time.Time{}))
 }
 
+func TestEarlyStopLeavesEmbeddingsOut(t *testing.T) {
+	t.Parallel()
+	e := earlyWatch(t, "400")
+	for range 400 {
+		e.request(&results.Request{Attempt: 1, Phase: "steady", Outcome: results.OK, API: results.APIEmbeddings})
+	}
+	require.Nil(t, e.certain(time.Time{}), "they have no TTFT to be over a limit")
+}
+
 func TestEarlyStopFindsALostProbe(t *testing.T) {
 	t.Parallel()
 	e := earlyWatch(t, "400") // 20 of 400 may be over

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -460,8 +461,19 @@ func tag(tags *metrics.TagSet, name string) string {
 func startedRequest(s *llm.Started) results.Request {
 	return results.Request{
 		Row: s.Row, Attempt: s.Attempt, Scenario: tag(s.Tags, "scenario"), Phase: tag(s.Tags, "phase"), Step: tag(s.Tags, "step"),
-		Class: s.Class, Model: tag(s.Tags, "model"), Due: s.Due, Start: s.Sent,
+		Class: s.Class, Model: tag(s.Tags, "model"), API: tag(s.Tags, "api"),
+		Turn: number64(tag(s.Tags, "turn")), Round: number64(tag(s.Tags, "round")), Due: s.Due, Start: s.Sent,
 	}
+}
+
+// number64 reads the number in a tag; 0 where there is none.
+func number64(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return 0
+	}
+
+	return n
 }
 
 // exchangeRequest is the evidence of one exchange: its line, and the gaps between its chunks in milliseconds.

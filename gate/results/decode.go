@@ -105,6 +105,12 @@ func (p *requestParser) field(s *scanner, key string, r *Request) error {
 		return p.textInto(s, &r.Class)
 	case keyModel:
 		return p.textInto(s, &r.Model)
+	case keyAPI:
+		return p.textInto(s, &r.API)
+	case keyTurn:
+		return s.wholeInto(&r.Turn, maxAttempt)
+	case keyRound:
+		return s.wholeInto(&r.Round, maxAttempt)
 	case keyErrorType:
 		return p.textInto(s, &r.ErrorType)
 	case keyCancelPhase:

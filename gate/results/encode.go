@@ -16,6 +16,9 @@ const (
 	keyStep            = "step"
 	keyClass           = "class"
 	keyModel           = "model"
+	keyAPI             = "api"
+	keyTurn            = "turn"
+	keyRound           = "round"
 	keyDue             = "due"
 	keyStart           = "start"
 	keyOutcome         = "outcome"
@@ -60,6 +63,9 @@ func AppendRequest(b []byte, r *Request) []byte {
 	b = appendText(b, keyStep, r.Step)
 	b = appendText(b, keyClass, r.Class)
 	b = appendText(b, keyModel, r.Model)
+	b = appendText(b, keyAPI, r.API)
+	b = appendPositive(b, keyTurn, r.Turn)
+	b = appendPositive(b, keyRound, r.Round)
 	b = appendTime(b, keyDue, r.Due)
 	b = appendTime(b, keyStart, r.Start)
 	b = appendText(b, keyOutcome, r.Outcome.String())

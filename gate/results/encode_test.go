@@ -18,7 +18,8 @@ var noon = time.Date(2026, 1, 31, 12, 0, 0, 123456789, time.UTC)
 
 func fullRequest() Request {
 	return Request{
-		Row: 7, Attempt: 2, Scenario: "steady", Phase: "steady", Step: "5", Class: "long", Model: "m",
+		Row: 7, Attempt: 2, Scenario: "steady", Phase: "steady", Step: "5", Class: "long", Model: "m", API: "chat",
+		Turn: 3, Round: 2,
 		Due: noon, Start: noon.Add(250 * time.Microsecond), Outcome: OK, Status: 200,
 		TTFT: Num(81.25), TTFTText: Num(90), TPOT: Num(10.001), E2E: Num(1300.5), ScheduleDelay: Num(0.25), OutputTPS: Num(99.9),
 		ITLP50: Num(10), ITLP99: Num(31.7), ITLMax: Num(44), ITLCount: 119, Chunks: 120,
@@ -29,7 +30,7 @@ func fullRequest() Request {
 
 func TestAppendRequestWritesEveryField(t *testing.T) {
 	r := fullRequest()
-	require.Equal(t, `{"row":7,"attempt":2,"scenario":"steady","phase":"steady","step":"5","class":"long","model":"m",`+
+	require.Equal(t, `{"row":7,"attempt":2,"scenario":"steady","phase":"steady","step":"5","class":"long","model":"m","api":"chat","turn":3,"round":2,`+
 		`"due":"2026-01-31T12:00:00.123456789Z","start":"2026-01-31T12:00:00.123706789Z","outcome":"ok","status":200,`+
 		`"ttft":81.25,"ttft_text":90,"tpot":10.001,"e2e":1300.5,"schedule_delay":0.25,"output_tps":99.9,`+
 		`"itl_p50":10,"itl_p99":31.7,"itl_max":44,"itl_n":119,"chunks":120,"prompt_asked":500,"prompt":502,`+
@@ -103,7 +104,8 @@ func genRequest() *rapid.Generator[Request] {
 		return Request{
 			Row: rapid.Int64Range(-1, 1<<50).Draw(t, "row"), Attempt: rapid.SampledFrom([]int{0, 2, 3}).Draw(t, "attempt"),
 			Scenario: text.Draw(t, "scenario"), Phase: text.Draw(t, "phase"), Step: text.Draw(t, "step"),
-			Class: text.Draw(t, "class"), Model: text.Draw(t, "model"),
+			Class: text.Draw(t, "class"), Model: text.Draw(t, "model"), API: text.Draw(t, "api"),
+			Turn: rapid.Int64Range(0, 1000).Draw(t, "turn"), Round: rapid.Int64Range(0, 1000).Draw(t, "round"),
 			Due: genTime().Draw(t, "due"), Start: genTime().Draw(t, "start"),
 			Outcome:   rapid.SampledFrom([]Outcome{OK, Failed, Cancelled, Dropped, InFlight}).Draw(t, "outcome"),
 			ErrorType: text.Draw(t, "error"), CancelPhase: text.Draw(t, "cancel"), Status: rapid.IntRange(0, 599).Draw(t, "status"),

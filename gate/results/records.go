@@ -18,6 +18,9 @@ type Request struct {
 	Step     string // the rate of a staircase
 	Class    string
 	Model    string
+	API      string // chat, completions, responses, messages, embeddings
+	// Turn of a session, and Round of a tool loop within the turn, both from 1; 0 where there is none.
+	Turn, Round int64
 
 	// Due is the instant at which the schedule said that the request starts; zero where there is no schedule.
 	Due time.Time
@@ -72,6 +75,13 @@ func (r *Request) Arrival() time.Time {
 	}
 	return r.Start
 }
+
+// APIEmbeddings is the API whose answers are not made of tokens.
+const APIEmbeddings = "embeddings"
+
+// Tokenless reports a request that has no TTFT, TPOT or ITL by its nature: nothing follows about them from it, neither
+// where it completes nor where it fails.
+func (r *Request) Tokenless() bool { return r.API == APIEmbeddings }
 
 // Sample is one line of series.jsonl: one second of the run. Flow counts and tokens are what happened in that
 // second; a nil one was not measured. Gauges are the last values seen in it.

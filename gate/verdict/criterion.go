@@ -124,6 +124,9 @@ func (j *judge) observe(metric int, phase, class string, over func(float64) bool
 	}
 	var o observations
 	for _, i := range t.rows(phase, class) {
+		if t.tokenless[i] && ofTokens(metric) {
+			continue
+		}
 		value := t.values[metric][i]
 		known := !math.IsNaN(value)
 		switch t.outcome[i] {
@@ -159,6 +162,11 @@ func (j *judge) observe(metric int, phase, class string, over func(float64) bool
 		o.undecided += j.unseen
 	}
 	return o
+}
+
+// ofTokens says that a metric times tokens, which an embedding has none of.
+func ofTokens(metric int) bool {
+	return metric != columnE2E && metric != columnScheduleDelay
 }
 
 // partial says that a metric is final as soon as it is there, even if the answer was not whole.
@@ -473,6 +481,9 @@ func (j *judge) answers(c contract.Criterion) (observations, Sample) {
 	)
 	t := &j.table
 	for _, i := range t.rows(string(c.Phase), c.Class) {
+		if t.tokenless[i] {
+			continue
+		}
 		value := t.values[columnITL][i]
 		switch {
 		case t.outcome[i] == results.Dropped:

@@ -744,3 +744,26 @@ func TestPrecedence(t *testing.T) {
 	}
 	require.Equal(t, []int{0, 1, 2, 2}, []int{Pass.ExitCode(), Fail.ExitCode(), Inconclusive.ExitCode(), Invalid.ExitCode()})
 }
+
+// Embeddings have no first token: they say nothing about limits on tokens, and count for the others.
+func TestEmbeddingsHaveNoTokenLatencies(t *testing.T) {
+	embedding := func(_ int, q *results.Request) {
+		*q = results.Request{
+			Row: q.Row, Phase: q.Phase, API: results.APIEmbeddings, Due: q.Due, Start: q.Start, Outcome: results.OK, Status: 200,
+			E2E: results.Num(40), ScheduleDelay: results.Num(0.2), Prompt: results.IntOf(100),
+		}
+	}
+	r := (&recorded{gaps: map[string][]float64{"": {10, 12, 14}}}).add(400, nil).add(400, embedding)
+	r.add(40, func(i int, q *results.Request) {
+		embedding(i, q)
+		q.Outcome, q.E2E, q.Elapsed, q.ErrorType = results.Failed, results.Number{}, results.Num(1), "http_5xx"
+	})
+	out := r.judge(t, gate(`ttft_p99: "<= 2s"`, `tpot_p95: "<= 50ms"`, `itl_p95: "<= 50ms"`, `e2e_p50: "<= 500ms"`, `success_rate: ">= 99%"`))
+	for name, n := range map[string]int64{"ttft_p99": 400, "tpot_p95": 400, "itl_p95": 400, "e2e_p50": 840, "success_rate": 840} {
+		require.Equal(t, n, out.criterion(t, name).N, name)
+	}
+	for name, status := range map[string]Status{"ttft_p99": Pass, "tpot_p95": Pass, "itl_p95": Pass} {
+		require.Equal(t, status, out.criterion(t, name).Verdict, name)
+	}
+	require.NotEqual(t, Pass, out.criterion(t, "success_rate").Verdict)
+}

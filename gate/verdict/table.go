@@ -41,9 +41,11 @@ type table struct {
 	class   []uint16
 	status  []uint16
 	goodput []results.Flag
-	single  []bool    // asked for at most one token: a time per further token is not to be expected
-	elapsed []float64 // ms; NaN where unknown
-	values  [columns][]float64
+	// tokenless requests have no TTFT, TPOT or ITL by their nature.
+	tokenless []bool
+	single    []bool    // asked for at most one token: a time per further token is not to be expected
+	elapsed   []float64 // ms; NaN where unknown
+	values    [columns][]float64
 
 	phases  names
 	classes names
@@ -115,6 +117,7 @@ func (t *table) add(r *results.Request) {
 	t.status = append(t.status, uint16(min(max(r.Status, 0), math.MaxUint16)))   //nolint:gosec // bounded by min and max
 	t.goodput = append(t.goodput, r.Goodput)
 	t.single = append(t.single, r.CompletionAsked.Known && r.CompletionAsked.Value <= 1)
+	t.tokenless = append(t.tokenless, r.Tokenless())
 	t.elapsed = append(t.elapsed, orNaN(r.Elapsed))
 	for column, value := range [columns]results.Number{
 		columnTTFT: r.TTFT, columnTTFTText: r.TTFTText, columnTPOT: r.TPOT, columnE2E: r.E2E,
@@ -151,6 +154,7 @@ func (t *table) grow(n int) {
 	t.status = slices.Grow(t.status, n)
 	t.goodput = slices.Grow(t.goodput, n)
 	t.single = slices.Grow(t.single, n)
+	t.tokenless = slices.Grow(t.tokenless, n)
 	t.elapsed = slices.Grow(t.elapsed, n)
 	for column := range t.values {
 		t.values[column] = slices.Grow(t.values[column], n)
