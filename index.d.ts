@@ -261,7 +261,7 @@ declare module 'k6/x/llm' {
 declare module 'k6/x/llm/trace' {
   import type { API, Duration, Request } from 'k6/x/llm';
 
-  /** How the served model counts: tokens = perWord × words + overhead. `calibrate()` finds it. */
+  /** How the served model counts: tokens = perWord (0.2 to 16) × words + overhead (-1 to 100,000). `calibrate()` finds it. */
   export interface Calibration {
     perWord?: number;
     overhead?: number;

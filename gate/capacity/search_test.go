@@ -481,14 +481,14 @@ func TestAnOpenRateBelowAFailureEndsUndecided(t *testing.T) {
 }
 
 func TestInconclusiveAtTheLowestRateIsNotAFailure(t *testing.T) {
-	r := search(t, wide(), func(_ context.Context, r ProbeRequest) (ProbeResult, error) {
+	r := search(t, wide(), func(context.Context, ProbeRequest) (ProbeResult, error) {
 		pressure := 0.9
 		return ProbeResult{Verdict: verdict.Inconclusive, Pressure: &pressure, Seconds: 60}, nil
 	})
 	require.Equal(t, BudgetSpent, r.Status)
 	o := wide()
 	o.MaxProbes = 40
-	r = search(t, o, func(_ context.Context, r ProbeRequest) (ProbeResult, error) {
+	r = search(t, o, func(context.Context, ProbeRequest) (ProbeResult, error) {
 		return ProbeResult{Verdict: verdict.Inconclusive, Seconds: 60}, nil
 	})
 	require.Equal(t, Undecided, r.Status)
