@@ -38,6 +38,8 @@ type level struct {
 	status verdict.Status
 	length float64
 	probe  *Record
+	// closed: going up from it came to nothing, so it is the upper end after all.
+	closed bool
 }
 
 func (l *level) passed() bool { return l.status == verdict.Pass }
@@ -75,7 +77,7 @@ const openBelow = 0.5
 
 // open reports a rate of which nothing is known: INCONCLUSIVE, and far from every limit.
 func (l *level) open() bool {
-	return l.status == verdict.Inconclusive && l.probe.Pressure != nil && *l.probe.Pressure < openBelow
+	return !l.closed && l.status == verdict.Inconclusive && l.probe.Pressure != nil && *l.probe.Pressure < openBelow
 }
 
 // bracket is the lowest rate that did not pass, and the highest one below it that did; nil where there is none. Where
@@ -113,14 +115,35 @@ const rounding = 1 + 1e-9
 
 func newPlanner(o Options, probes []Record) *planner {
 	p := &planner{o: o, probes: probes, all: levels(probes), eps: math.Log1p(o.Tolerance) / 2}
+	for p.enclose() {
+	}
+	return p
+}
+
+// enclose finds the bracket. It is true where it closed an open rate, so that the bracket has to be found again: that one
+// had its full length, and no room is left above it.
+func (p *planner) enclose() bool {
 	p.low, p.high = bracket(p.all)
-	p.from = o.LowestRate()
+	p.from, p.openFrom = p.o.LowestRate(), nil
 	for i := range p.all {
 		if l := &p.all[i]; p.low == nil && l.open() && (p.high == nil || l.rate < p.high.rate) {
 			p.openFrom, p.from = l, math.Max(p.from, l.rate)
 		}
 	}
-	return p
+	if p.cornered() && p.openFrom.length >= 1 {
+		p.openFrom.closed = true
+		return true
+	}
+	return false
+}
+
+// roomAbove is how far above an open rate a failure has to be for the search to look between them.
+const roomAbove = 2
+
+// cornered reports that there is no room above the open rate that the search began from.
+func (p *planner) cornered() bool {
+	l := p.openFrom
+	return l != nil && (l.rate == p.o.Max || p.high != nil && p.high.rate <= roomAbove*l.rate)
 }
 
 // narrow reports that a rate that passes is near enough to an upper end of the bracket. A rate that stayed INCONCLUSIVE
@@ -188,8 +211,6 @@ func (p *planner) ended() Status {
 				return BelowRange
 			}
 			return Undecided
-		case p.openFrom != nil && p.openFrom.length >= 1 && (p.openFrom.rate == p.o.Max || p.high != nil && p.narrow(p.openFrom.rate, p.high.rate)):
-			return Undecided
 		case p.high != nil && p.low.confirmed() && p.narrow(p.low.rate, p.high.rate):
 			return Found
 		}
@@ -219,7 +240,7 @@ func (p *planner) undecided() *Record {
 	if last.Verdict != verdict.Inconclusive || last.Extends != 0 || p.extension(last) <= last.Length*rounding {
 		return nil
 	}
-	if p.openFrom != nil && p.openFrom.probe.N == last.N && p.openFrom.rate < p.o.Max && !p.decides(last) {
+	if p.openFrom != nil && p.openFrom.probe.N == last.N && !p.cornered() && !p.decides(last) {
 		return nil // a higher rate brings more requests sooner
 	}
 	return last
@@ -303,6 +324,11 @@ func (p *planner) choose() ProbeRequest {
 	if last := p.undecided(); last != nil {
 		request := p.request(last.Rate, PurposeExtend, p.extension(last))
 		request.Extends = last.N
+		return request
+	}
+	if p.cornered() { // before it counts as an upper end, it gets its full length
+		request := p.request(p.openFrom.rate, PurposeExtend, p.fullLength(p.openFrom.rate))
+		request.Extends = p.openFrom.probe.N
 		return request
 	}
 	low, high := p.from, p.o.Max

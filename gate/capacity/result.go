@@ -142,8 +142,8 @@ func newResult(o Options, probes []Record, status Status) Result {
 		r.Probes = []Record{}
 	}
 	r.Cost = o.cost(r.ElapsedSeconds)
-	all := levels(probes)
-	low, high := bracket(all)
+	p := newPlanner(o, probes)
+	all, low, high := p.all, p.low, p.high
 	r.Bracket.Low, r.Bracket.High = bound(low), bound(high)
 	answer := confirmedLow(all, low)
 	if answer != nil {
@@ -160,7 +160,7 @@ func newResult(o Options, probes []Record, status Status) Result {
 	if low != nil && high != nil {
 		width := high.rate/low.rate - 1
 		r.Bracket.Width = &width
-		r.ToleranceMet = newPlanner(o, probes).narrow(answer.rate, high.rate)
+		r.ToleranceMet = p.narrow(answer.rate, high.rate)
 	}
 	if knee, ok := FindKnee(kneePoints(probes)); ok {
 		r.Knee = &knee

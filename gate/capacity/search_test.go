@@ -431,7 +431,7 @@ func TestRatesThatCannotPassAreNotTried(t *testing.T) {
 
 // Evidence that is missing far from every limit says nothing against a rate: more requests come at a higher one.
 func TestWhatIsOpenFarFromTheLimitIsNoUpperEnd(t *testing.T) {
-	needed := 40.0 // requests a second without which no probe is decided
+	needed := 40.0 // a rate below which no probe is decided
 	probe := func(ctx context.Context, r ProbeRequest) (ProbeResult, error) {
 		out, err := ideal{limit: 200, capacity: 220, slope: 4}.probe(ctx, r)
 		if r.Rate < needed {
@@ -448,7 +448,7 @@ func TestWhatIsOpenFarFromTheLimitIsNoUpperEnd(t *testing.T) {
 	r = search(t, wide(), probe)
 	require.Contains(t, []Status{Undecided, BudgetSpent}, r.Status)
 	require.Nil(t, r.SafeQPS)
-	require.InDelta(t, 200, r.Bracket.High.Rate, 100)
+	require.Less(t, r.Bracket.High.Rate, 300.0)
 }
 
 // Whoever goes up from an open rate comes back to it, at full length, before giving up.
@@ -467,6 +467,22 @@ func TestAnOpenRateIsRunAtFullLength(t *testing.T) {
 	require.InDelta(t, 40, *r.SafeQPS, 2.5)
 }
 
+// Where going up from an open rate came to nothing, lower rates are tried as ever.
+func TestBelowAnOpenRateIsSearchedToo(t *testing.T) {
+	r := search(t, wide(), func(ctx context.Context, r ProbeRequest) (ProbeResult, error) {
+		out, err := ideal{limit: 34, capacity: 36, slope: 4}.probe(ctx, r)
+		if r.Rate > 25 && r.Rate <= 34 {
+			pressure := 0.3
+			out.Verdict, out.Pressure, out.Seconds = verdict.Inconclusive, &pressure, 600*r.Length+60
+		}
+		return out, err
+	})
+	require.NotNil(t, r.SafeQPS, "%v", r.Notes)
+	require.Greater(t, *r.SafeQPS, 15.0)
+	require.LessOrEqual(t, *r.SafeQPS, 25.0)
+	require.True(t, r.Confirmed)
+}
+
 func TestAnOpenRateBelowAFailureEndsUndecided(t *testing.T) {
 	r := search(t, wide(), func(ctx context.Context, r ProbeRequest) (ProbeResult, error) {
 		out, err := ideal{limit: 50, capacity: 55, slope: 4}.probe(ctx, r)
@@ -477,7 +493,7 @@ func TestAnOpenRateBelowAFailureEndsUndecided(t *testing.T) {
 	})
 	require.Contains(t, []Status{Undecided, BudgetSpent}, r.Status)
 	require.Nil(t, r.SafeQPS)
-	require.InDelta(t, 50, r.Bracket.High.Rate, 25)
+	require.Less(t, r.Bracket.High.Rate, 75.0)
 }
 
 func TestInconclusiveAtTheLowestRateIsNotAFailure(t *testing.T) {
