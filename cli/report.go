@@ -3,8 +3,11 @@ package cli
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -49,11 +52,12 @@ func newReport(env environment) *cobra.Command {
 			if out == "" {
 				out = args[0]
 			}
-			path, err := writeReport(out, in)
+			page, others, err := writeReport(out, in)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(env.stdout, path)
+			fmt.Fprintln(env.stdout, page)
+			fmt.Fprintf(env.stderr, "beside it: %s\n", strings.Join(others, ", "))
 
 			return nil
 		},
@@ -64,28 +68,31 @@ func newReport(env environment) *cobra.Command {
 	return cmd
 }
 
-// writeReport writes the three forms of a report and returns the page's path.
-func writeReport(dir string, in report.Input) (string, error) {
-	var page bytes.Buffer
-	if err := report.HTML(&page, in); err != nil {
-		return "", err //nolint:wrapcheck // nothing to add
+// writeReport writes the forms of a report and returns the page's path, and the names of the other files.
+func writeReport(dir string, in report.Input) (page string, others []string, err error) {
+	var html bytes.Buffer
+	if err := report.HTML(&html, in); err != nil {
+		return "", nil, err //nolint:wrapcheck // nothing to add
 	}
 	data, err := report.JSON(in)
 	if err != nil {
-		return "", err //nolint:wrapcheck // nothing to add
+		return "", nil, err //nolint:wrapcheck // nothing to add
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // a report is for others to read
-		return "", wrongUse(fmt.Errorf("--out: %w", err))
+		return "", nil, wrongUse(fmt.Errorf("--out: %w", err))
 	}
-	files := map[string][]byte{results.HTMLFile: page.Bytes(), report.ReportFile: data}
+	files := map[string][]byte{results.HTMLFile: html.Bytes(), report.ReportFile: data}
 	if len(in.Runs) > 1 { // that of one run is the verdict's own
 		files[results.MarkdownFile] = report.EnvelopeMarkdown(in)
 	}
-	for name, content := range files {
-		if err := results.WriteFile(filepath.Join(dir, name), content); err != nil {
-			return "", wrongUse(err)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := results.WriteFile(filepath.Join(dir, name), files[name]); err != nil {
+			return "", nil, wrongUse(err)
+		}
+		if name != results.HTMLFile {
+			others = append(others, name)
 		}
 	}
 
-	return filepath.Join(dir, results.HTMLFile), nil
+	return filepath.Join(dir, results.HTMLFile), others, nil
 }

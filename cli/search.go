@@ -253,7 +253,7 @@ func (f *capacityFlags) finish(env environment, agreed *contract.Contract, found
 		return err //nolint:wrapcheck // names the file
 	}
 	in.Capacity = report.FromEnvelope(envelope)
-	page, err := writeReport(f.out, in)
+	page, _, err := writeReport(f.out, in)
 	if err != nil {
 		return err
 	}
