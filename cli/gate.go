@@ -148,11 +148,11 @@ func exitWith(status verdict.Status) error {
 		return nil
 	}
 
-	return errext.WithExitCodeIfNone(fmt.Errorf("the verdict is %s", status), exitcodes.ExitCode(code)) //nolint:gosec // 0 to 2
+	return errext.WithExitCodeIfNone(fmt.Errorf("the verdict is %s", status), exitcodes.ExitCode(code)) // #nosec G115 -- 0 to 2
 }
 
 func loadContract(env environment, path string) (*contract.Contract, error) {
-	data, err := os.ReadFile(path) //nolint:gosec // the user's own file
+	data, err := os.ReadFile(path) // #nosec G304 -- the user's own file
 	if err != nil {
 		return nil, wrongUse(fmt.Errorf("contract: %w", err))
 	}

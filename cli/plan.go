@@ -133,7 +133,7 @@ func (f *planFlags) replica(path string) (plan.Capacity, error) {
 			return plan.Capacity{}, err
 		}
 	}
-	content, err := os.ReadFile(path) //nolint:gosec // the user's own file
+	content, err := os.ReadFile(path) // #nosec G304 -- the user's own file
 	if err != nil {
 		return plan.Capacity{}, fmt.Errorf("plan: %w", err)
 	}

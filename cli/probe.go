@@ -175,7 +175,7 @@ func (p *prober) k6(ctx context.Context, req capacity.ProbeRequest, dir string, 
 		args = append(args, "-e", name+"="+env[name])
 	}
 	args = append(append(args, segment...), p.script)
-	cmd := exec.CommandContext(ctx, p.binary, args...) //nolint:gosec // this binary, the user's script
+	cmd := exec.CommandContext(ctx, p.binary, args...) // #nosec G204 -- this binary, the user's script
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = stopPatience
 	cmd.Env = os.Environ()

@@ -52,7 +52,7 @@ func (p *prober) proveClient(ctx context.Context, env environment, result *capac
 // storedProof is the proof of an earlier run of the same search; nil where there is none.
 func (p *prober) storedProof(answer capacity.Record) (*capacity.ClientProof, error) {
 	path := filepath.Join(p.dir, proofDir, proofFile)
-	content, err := os.ReadFile(path) //nolint:gosec // the user's own directory
+	content, err := os.ReadFile(path) // #nosec G304 -- the user's own directory
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil //nolint:nilnil // none yet
 	}

@@ -78,7 +78,7 @@ func writeReport(dir string, in report.Input) (page string, others []string, err
 	if err != nil {
 		return "", nil, err //nolint:wrapcheck // nothing to add
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // a report is for others to read
+	if err := os.MkdirAll(dir, 0o755); err != nil { // #nosec G301 -- a report is for others to read
 		return "", nil, wrongUse(fmt.Errorf("--out: %w", err))
 	}
 	files := map[string][]byte{results.HTMLFile: html.Bytes(), report.ReportFile: data}

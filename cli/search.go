@@ -58,7 +58,7 @@ func runCapacity(ctx context.Context, env environment, f *capacityFlags) error {
 		dir := f.out
 		if len(cells) > 1 {
 			dir = filepath.Join(f.out, c.name())
-			if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // evidence is for others to read
+			if err := os.MkdirAll(dir, 0o755); err != nil { // #nosec G301 -- evidence is for others to read
 				return wrongUse(fmt.Errorf("--out: %w", err))
 			}
 			fmt.Fprintf(env.stderr, "%s:\n", c.name())
@@ -94,7 +94,7 @@ func warnOfShortProbes(env environment, o capacity.Options) {
 
 // lock makes --out and keeps a second search out of it: it would delete the probe that the first one is running.
 func lock(dir string) (unlock func(), err error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // evidence is for others to read
+	if err := os.MkdirAll(dir, 0o755); err != nil { // #nosec G301 -- evidence is for others to read
 		return nil, wrongUse(fmt.Errorf("--out: %w", err))
 	}
 	l := flock.New(filepath.Join(dir, lockFile))

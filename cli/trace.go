@@ -100,7 +100,7 @@ func (r *readFlags) read(path string) (*format.Trace, error) {
 	if err != nil {
 		return nil, err
 	}
-	file, err := os.Open(path) //nolint:gosec // the user's own file
+	file, err := os.Open(path) // #nosec G304 -- the user's own file
 	if err != nil {
 		return nil, wrongUse(fmt.Errorf("trace: %w", err))
 	}
@@ -335,7 +335,7 @@ func newTraceAnonymize(env environment) *cobra.Command {
 				return err
 			}
 			if keyFile != "" {
-				if options.Key, err = os.ReadFile(keyFile); err != nil { //nolint:gosec // the user's own file
+				if options.Key, err = os.ReadFile(keyFile); err != nil { // #nosec G304 -- the user's own file
 					return wrongUse(fmt.Errorf("--key-file: %w", err))
 				}
 			}

@@ -60,7 +60,7 @@ func (m *moduleInstance) calibrate(opts sobek.Value) (sobek.Value, error) {
 		s.header.Set(name, value)
 	}
 	by := o.choice("by", "", byTokenizer, byUsage)
-	seed := uint64(o.whole("seed", DefaultSeed, 0, "a seed")) //nolint:gosec // not negative
+	seed := uint64(o.whole("seed", DefaultSeed, 0, "a seed")) // #nosec G115 -- not negative
 	if err := o.finish(); err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (s *server) usage(ctx context.Context, text string) (int, error) {
 	if err != nil {
 		return 0, err //nolint:wrapcheck // it names the field
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url.JoinPath(s.api.Path()).String(), bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url.JoinPath(s.api.Path()).String(), bytes.NewReader(body)) // #nosec G125 -- the path is a constant
 	if err != nil {
 		return 0, fmt.Errorf("asking for usage: %w", err)
 	}

@@ -50,7 +50,7 @@ func field[B any](of *B, name string, acceptable func(reflect.Type) bool) (refle
 	if !f.IsValid() || !acceptable(f.Type()) {
 		return reflect.Value{}, false
 	}
-	address := unsafe.Pointer(f.UnsafeAddr()) //nolint:gosec // #nosec G103 -- a field of a live struct, its type checked
+	address := unsafe.Pointer(f.UnsafeAddr()) // #nosec G103 -- #nosec G103 -- a field of a live struct, its type checked
 
 	return reflect.NewAt(f.Type(), address).Elem(), true
 }

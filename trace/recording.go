@@ -173,7 +173,7 @@ func (o *options) readClasses() []classBound {
 // readRequestOptions reads the options of trace.open and trace.generate that concern requests.
 func (o *options) readRequestOptions() requestOptions {
 	r := requestOptions{
-		Seed:            uint64(o.whole("seed", DefaultSeed, 0, "a seed")), //nolint:gosec // not negative
+		Seed:            uint64(o.whole("seed", DefaultSeed, 0, "a seed")), // #nosec G115 -- not negative
 		IgnoreHashIDs:   o.flag("ignoreHashIds"),
 		IgnoreEOS:       o.flag("ignoreEos"),
 		UnstreamedShare: 1 - o.share("streamShare", 1),

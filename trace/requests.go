@@ -32,7 +32,7 @@ func (t *jsTrace) next(opts sobek.Value) (sobek.Value, error) {
 	if state.GetScenarioGlobalVUIter == nil {
 		return nil, errors.New("next() is for iterations: in setup() and teardown(), Trace.at(row) gives the request of a row")
 	}
-	row := int(state.GetScenarioGlobalVUIter()) //nolint:gosec // an iteration number
+	row := int(state.GetScenarioGlobalVUIter()) // #nosec G115 -- an iteration number
 	if row >= len(t.rows) && !t.endless {
 		t.say(fmt.Sprintf("trace %s: the scenario has more iterations than the trace's %d rows: it is repeated", t.id, len(t.rows)))
 	}

@@ -35,7 +35,7 @@ type worker struct {
 func (w *worker) counters() (local, global uint64) {
 	w.begun = true
 
-	return w.local, uint64(w.iteration.Row) //nolint:gosec // rows are not negative
+	return w.local, uint64(w.iteration.Row) // #nosec G115 -- rows are not negative
 }
 
 // idleWorkers is a stack of the workers that wait. Every worker pushes; only the dispatcher pops, so what it has seen on

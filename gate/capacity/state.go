@@ -67,7 +67,7 @@ func (s *State) Save(dir string) error {
 // LoadState reads the state of a search; it is empty, and no error, where there is none yet.
 func LoadState(dir string) (*State, error) {
 	path := filepath.Join(dir, StateFile)
-	content, err := os.ReadFile(path) //nolint:gosec // the user's choice
+	content, err := os.ReadFile(path) // #nosec G304 -- the user's choice
 	if errors.Is(err, fs.ErrNotExist) {
 		return &State{}, nil
 	}

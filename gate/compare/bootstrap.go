@@ -17,7 +17,7 @@ type resampler struct {
 }
 
 func newResampler(seed, stream uint64, bins int, blockBins float64) *resampler {
-	rng := rand.New(rand.NewPCG(seed, stream)) //nolint:gosec // a reproducible resampling
+	rng := rand.New(rand.NewPCG(seed, stream)) // #nosec G404 -- a reproducible resampling
 	return &resampler{rng: rng, bins: bins, endOdds: 1 / math.Max(blockBins, 1)}
 }
 

@@ -252,7 +252,7 @@ func (c *comparison) quantileRows(metric int) []Row {
 }
 
 func (c *comparison) resampleQuantiles(metric, bins int, a, b *binned) [][]float64 {
-	stream := uint64(metric) //nolint:gosec // an index
+	stream := uint64(metric) // #nosec G115 -- an index
 	drawA := newResampler(c.o.Seed, stream, bins, binsPerBlock)
 	drawB := newResampler(c.o.Seed, stream+sideB, bins, binsPerBlock)
 	weightsA, weightsB := make([]float64, bins), make([]float64, bins)

@@ -31,7 +31,7 @@ type Meter struct {
 
 // NewMeter starts to measure.
 func NewMeter() (*Meter, error) {
-	p, err := process.NewProcess(int32(os.Getpid())) //nolint:gosec // a process id fits
+	p, err := process.NewProcess(int32(os.Getpid())) // #nosec G115 -- a process id fits
 	if err != nil {
 		return nil, fmt.Errorf("measuring this process: %w", err)
 	}

@@ -61,7 +61,7 @@ func Capacities(dirs []string) ([]Capacity, error) {
 	var found []Capacity
 	for _, dir := range dirs {
 		path := filepath.Join(dir, EnvelopeFile)
-		content, err := os.ReadFile(path) //nolint:gosec // the user's choice
+		content, err := os.ReadFile(path) // #nosec G304 -- the user's choice
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

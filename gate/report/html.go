@@ -361,10 +361,10 @@ func (p *page) load(in Input) error {
 		return string(content)
 	}
 	// These come from the binary, not from the run.
-	p.UPlotCSS = template.CSS(read("uPlot.min.css")) //nolint:gosec // see above
-	p.CSS = template.CSS(read("report.css"))         //nolint:gosec // see above
-	p.UPlot = template.JS(read("uPlot.iife.min.js")) //nolint:gosec // see above
-	p.Script = template.JS(read("report.js"))        //nolint:gosec // see above
+	p.UPlotCSS = template.CSS(read("uPlot.min.css")) // #nosec G203 -- see above
+	p.CSS = template.CSS(read("report.css"))         // #nosec G203 -- see above
+	p.UPlot = template.JS(read("uPlot.iife.min.js")) // #nosec G203 -- see above
+	p.Script = template.JS(read("report.js"))        // #nosec G203 -- see above
 	p.Licence = "uPlot\n\n" + read("uPlot.LICENSE")
 	p.Policy = "default-src 'none'; base-uri 'none'; form-action 'none'; " +
 		"script-src " + source(string(p.UPlot)) + " " + source(string(p.Script)) + "; " +

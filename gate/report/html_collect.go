@@ -219,7 +219,7 @@ func (n *names) index(name string) uint16 {
 	if len(n.list) == maxNames-1 {
 		name = otherNames
 	}
-	i := uint16(len(n.list)) //nolint:gosec // below maxNames
+	i := uint16(len(n.list)) // #nosec G115 -- below maxNames
 	n.number[name] = i
 	n.list = append(n.list, name)
 	return i

@@ -27,7 +27,7 @@ const bufferLimit = 1 << 20
 const fileMode = 0o644 // evidence is read by others: a CI job that uploads it, a job that merges it
 
 func createAppendFile(path string) (*appendFile, error) {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode) //nolint:gosec // see fileMode
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode) // #nosec G302 G304 -- see fileMode
 	if err != nil {
 		return nil, fmt.Errorf("results: %w", err)
 	}
@@ -102,7 +102,7 @@ func cause(err error) error {
 // writeAtomically replaces a file as a whole: a reader sees the old content or the new, never a part.
 func writeAtomically(path string, write func(io.Writer) error) (err error) {
 	temporary := path + ".tmp"
-	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode) //nolint:gosec // see fileMode
+	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode) // #nosec G302 G304 -- see fileMode
 	if err != nil {
 		return fmt.Errorf("results: %w", err)
 	}

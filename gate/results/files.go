@@ -106,7 +106,7 @@ func (run *Run) CheckHistograms() error {
 // histogramFile is the content of a metric's file, nil where the metric was never measured.
 func (run *Run) histogramFile(metric string) ([]byte, error) {
 	path := filepath.Join(run.Dir, HistogramDir, metric+".json")
-	content, err := os.ReadFile(path) //nolint:gosec // the directory is the user's choice
+	content, err := os.ReadFile(path) // #nosec G304 -- the directory is the user's choice
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, ok := run.Info.Files[histogramName(metric)]; ok {
 			return nil, fmt.Errorf("results: %s: it is missing, and run.json says that the run wrote it", path)

@@ -21,7 +21,7 @@ type Run struct {
 // Open reads run.json. The other files are read when they are asked for.
 func Open(dir string) (*Run, error) {
 	path := filepath.Join(dir, RunFile)
-	content, err := os.ReadFile(path) //nolint:gosec // the directory is the user's choice
+	content, err := os.ReadFile(path) // #nosec G304 -- the directory is the user's choice
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("results: %s is no results directory: it has no %s", dir, RunFile)
 	}
@@ -105,7 +105,7 @@ func (run *Run) Histograms(metric string) ([]*Histogram, error) {
 // was yielded before counts only if no error follows.
 func (run *Run) lines(name string, parse func([]byte) error, yield func() error) (Torn, error) {
 	path := filepath.Join(run.Dir, name)
-	file, err := os.Open(path) //nolint:gosec // the directory is the user's choice
+	file, err := os.Open(path) // #nosec G304 -- the directory is the user's choice
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, fmt.Errorf("results: %s is missing from %s", name, run.Dir)
 	}

@@ -115,7 +115,7 @@ func prepareDir(dir string, overwrite bool) error {
 		}
 	}
 	const dirMode = 0o755                                                          // see fileMode
-	if err := os.MkdirAll(filepath.Join(dir, HistogramDir), dirMode); err != nil { //nolint:gosec // see fileMode
+	if err := os.MkdirAll(filepath.Join(dir, HistogramDir), dirMode); err != nil { // #nosec G301 -- see fileMode
 		return fmt.Errorf("results: %w", err)
 	}
 	return nil

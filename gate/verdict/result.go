@@ -135,7 +135,7 @@ func Read(path string) (*Result, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, results.VerdictFile)
 	}
-	content, err := os.ReadFile(path) //nolint:gosec // the user's choice
+	content, err := os.ReadFile(path) // #nosec G304 -- the user's choice
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("verdict: there is no %s", path)
 	}

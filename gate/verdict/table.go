@@ -112,8 +112,8 @@ func (t *table) add(r *results.Request) {
 	t.arrival = append(t.arrival, unixNano(r.Arrival()))
 	t.start = append(t.start, unixNano(r.Start))
 	t.outcome = append(t.outcome, r.Outcome)
-	t.phase = append(t.phase, uint8(min(t.phases.index(r.Phase), maxPhases)))    //nolint:gosec // bounded by min
-	t.class = append(t.class, uint16(min(t.classes.index(r.Class), maxClasses))) //nolint:gosec // bounded by min
+	t.phase = append(t.phase, uint8(min(t.phases.index(r.Phase), maxPhases)))    // #nosec G115 -- bounded by min
+	t.class = append(t.class, uint16(min(t.classes.index(r.Class), maxClasses))) // #nosec G115 -- bounded by min
 	t.status = append(t.status, uint16(min(max(r.Status, 0), math.MaxUint16)))   //nolint:gosec // bounded by min and max
 	t.goodput = append(t.goodput, r.Goodput)
 	t.single = append(t.single, r.CompletionAsked.Known && r.CompletionAsked.Value <= 1)

@@ -280,7 +280,7 @@ type stamps struct {
 
 // compare holds a client's stamps against the truth.
 func compare(f *figures, path string, truths map[string]map[int]int64) error {
-	data, err := os.ReadFile(path)
+	data, err := os.ReadFile(path) // #nosec G304 -- the file that this program had written
 	if err != nil {
 		return fmt.Errorf("reading the client's stamps: %w", err)
 	}
@@ -320,7 +320,7 @@ func quantile(values []float64, q float64) float64 {
 }
 
 func cpuTime(pid int) float64 {
-	p, err := process.NewProcess(int32(pid))
+	p, err := process.NewProcess(int32(pid)) // #nosec G115 -- a process number
 	if err != nil {
 		return 0
 	}
@@ -359,7 +359,7 @@ func command(ctx context.Context, k6, client, url, dir string, l load, tokens in
 		if err != nil {
 			return nil, fmt.Errorf("finding this program: %w", err)
 		}
-		cmd := exec.CommandContext(ctx, self, "-role", client, "-url", url,
+		cmd := exec.CommandContext(ctx, self, "-role", client, "-url", url, // #nosec G204 -- this benchmark starts its own programs
 			"-streams", strconv.Itoa(l.streams), "-tokens", strconv.Itoa(tokens))
 		cmd.Dir, cmd.Stderr = dir, os.Stderr
 
@@ -373,7 +373,7 @@ func command(ctx context.Context, k6, client, url, dir string, l load, tokens in
 	if err := os.WriteFile(script, []byte(k6Script), 0o600); err != nil {
 		return nil, fmt.Errorf("writing the script: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, path, "run", "--quiet", "--no-summary", "--no-usage-report", "--address", "",
+	cmd := exec.CommandContext(ctx, path, "run", "--quiet", "--no-summary", "--no-usage-report", "--address", "", // #nosec G204 -- this benchmark starts its own programs
 		"--log-format", "raw", "--console-output", filepath.Join(dir, "stamps.jsonl"),
 		"-e", "URL="+url, "-e", "TOKENS="+strconv.Itoa(tokens), "-e", "STREAMS="+strconv.Itoa(l.streams),
 		"-e", "EVERY="+strconv.Itoa(every(l.streams)), script)

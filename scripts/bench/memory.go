@@ -44,7 +44,7 @@ func benchMemory(ctx context.Context, k6 string) error {
 		return fmt.Errorf("writing the script: %w", err)
 	}
 	peak := func(tokens int) (float64, error) {
-		cmd := exec.CommandContext(ctx, path, "run", "--quiet", "--no-summary", "--no-usage-report", "--address", "",
+		cmd := exec.CommandContext(ctx, path, "run", "--quiet", "--no-summary", "--no-usage-report", "--address", "", // #nosec G204 -- this benchmark starts its own programs
 			"-e", "URL="+srv.url, "-e", "TOKENS="+strconv.Itoa(tokens), script)
 		cmd.Stderr = os.Stderr
 		if err := cmd.Start(); err != nil {
@@ -60,7 +60,7 @@ func benchMemory(ctx context.Context, k6 string) error {
 
 				return float64(highest) / (1 << 20), err //nolint:wrapcheck // a benchmark
 			case <-tick.C:
-				if p, err := process.NewProcess(int32(cmd.Process.Pid)); err == nil {
+				if p, err := process.NewProcess(int32(cmd.Process.Pid)); err == nil { // #nosec G115 -- a process number
 					if m, err := p.MemoryInfo(); err == nil {
 						highest = max(highest, m.RSS)
 					}

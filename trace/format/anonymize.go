@@ -445,7 +445,7 @@ func (a *anonymizer) chain(tokens []int, input int32) []uint64 {
 	for i := range ids {
 		data = data[:0]
 		for _, token := range tokens[:min(a.block, len(tokens))] {
-			data = binary.LittleEndian.AppendUint64(data, uint64(token)) //nolint:gosec // any one-to-one mapping does
+			data = binary.LittleEndian.AppendUint64(data, uint64(token)) // #nosec G115 -- any one-to-one mapping does
 		}
 		tokens = tokens[min(a.block, len(tokens)):]
 		previous = a.sum("block", previous, data)

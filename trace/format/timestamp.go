@@ -131,7 +131,7 @@ func parseCount(text string) (int32, error) {
 	if n > math.MaxInt32 {
 		return 0, errTooLarge
 	}
-	return int32(n), nil //nolint:gosec // checked above
+	return int32(n), nil // #nosec G115 -- checked above
 }
 
 // parseWallClock reads "2023-11-16 18:15:46.6805900", with a T for the space, and with Z, +hh:mm, +hhmm,

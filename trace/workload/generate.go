@@ -81,7 +81,7 @@ func Generate(c Config) (*format.Trace, error) {
 	for i := range t.Rows {
 		drawn := sampler.At(i)
 		t.Rows[i] = format.Row{
-			Due: due[i], InputTokens: int32(drawn.Input), OutputTokens: int32(drawn.Output), //nolint:gosec // up to MaxTokens
+			Due: due[i], InputTokens: int32(drawn.Input), OutputTokens: int32(drawn.Output), // #nosec G115 -- up to MaxTokens
 			Class: drawn.Class,
 		}
 	}
@@ -115,7 +115,7 @@ const maxBlocks = 500_000_000
 func addPrefixes(t *format.Trace, p Prefix, seed uint64) error {
 	t.BlockSize = p.Tokens
 	groups := newPrefixSampler(p, seed)
-	next := uint64(p.Groups) //nolint:gosec // Validate: at least 1. Ids below are the groups', those above the rows' own
+	next := uint64(p.Groups) // #nosec G115 -- Validate: at least 1. Ids below are the groups', those above the rows' own
 	total := 0
 	for i := range t.Rows {
 		group, ok := groups.at(i)
@@ -127,13 +127,13 @@ func addPrefixes(t *format.Trace, p Prefix, seed uint64) error {
 		if input > math.MaxInt32 {
 			return fmt.Errorf("generate: row %d: a prefix of %d tokens makes the prompt too long", i, p.Tokens)
 		}
-		r.InputTokens = int32(input) //nolint:gosec // checked above
+		r.InputTokens = int32(input) // #nosec G115 -- checked above
 		blocks := blocksOf(input, p.Tokens)
 		if total += blocks; total > maxBlocks {
 			return fmt.Errorf("generate: a prefix of %d tokens cuts the prompts into more than %d blocks: expected longer prefixes or fewer rows", p.Tokens, maxBlocks)
 		}
 		r.HashIDs = make([]uint64, blocks)
-		r.HashIDs[0] = uint64(group) //nolint:gosec // an index
+		r.HashIDs[0] = uint64(group) // #nosec G115 -- an index
 		for j := 1; j < blocks; j++ {
 			r.HashIDs[j] = next
 			next++

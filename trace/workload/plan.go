@@ -252,7 +252,7 @@ func (p *Plan) appendText(out []byte, r *format.Row, row int) []byte {
 	words := c.Words(int(r.InputTokens))
 	out = slices.Grow(out, p.builder.Size(words))
 	if len(r.HashIDs) == 0 || p.options.IgnoreHashIDs {
-		return p.builder.Append(out, p.promptSeed, uint64(row), words) //nolint:gosec // At: not negative
+		return p.builder.Append(out, p.promptSeed, uint64(row), words) // #nosec G115 -- At: not negative
 	}
 	// Block i ends where (i+1)·size tokens of content do. The chat template's overhead is taken off the end, so the
 	// last block, or the last few of them, are cut short, and rows that share blocks still share their text.
@@ -273,7 +273,7 @@ func (p *Plan) tokenIDs(r *format.Row, row int) []int {
 	n := int(r.InputTokens)
 	out := make([]int, 0, n)
 	if len(r.HashIDs) == 0 || p.options.IgnoreHashIDs {
-		return p.options.IDs.Append(out, p.promptSeed, uint64(row), n) //nolint:gosec // At: not negative
+		return p.options.IDs.Append(out, p.promptSeed, uint64(row), n) // #nosec G115 -- At: not negative
 	}
 	seed := p.passSeed(row)
 	for _, id := range r.HashIDs {
@@ -288,5 +288,5 @@ func (p *Plan) passSeed(row int) uint64 {
 	if pass == 0 || p.options.Loop.SamePrefixes {
 		return p.blockSeed
 	}
-	return arrival.DeriveIndex(p.blockSeed, uint64(pass)) //nolint:gosec // not negative
+	return arrival.DeriveIndex(p.blockSeed, uint64(pass)) // #nosec G115 -- not negative
 }

@@ -163,7 +163,7 @@ func (p *Pool) addMessages(line int, messages []json.RawMessage) error {
 // Len rows again each once in another order, and so on.
 func (p *Pool) index(seed uint64, row int) int {
 	n := len(p.entries)
-	epoch := uint64(row / n) //nolint:gosec // rows are not negative
+	epoch := uint64(row / n) // #nosec G115 -- rows are not negative
 	return permute(arrival.DeriveIndex(seed, epoch), n, row%n)
 }
 
@@ -177,15 +177,15 @@ func permute(key uint64, n, i int) int {
 		half++
 	}
 	mask := uint64(1)<<half - 1
-	x := uint64(i) //nolint:gosec // an index
+	x := uint64(i) // #nosec G115 -- an index
 	for {
 		left, right := x>>half, x&mask
 		for round := range uint64(rounds) {
 			left, right = right, left^(arrival.DeriveIndex(key+round<<32, right)&mask)
 		}
 		x = left<<half | right
-		if x < uint64(n) { //nolint:gosec // a length
-			return int(x) //nolint:gosec // below n
+		if x < uint64(n) { // #nosec G115 -- a length
+			return int(x) // #nosec G115 -- below n
 		}
 	}
 }
@@ -232,7 +232,7 @@ func (f *fitter) fit(i, n int, seed uint64, row int) string {
 		return kept
 	}
 	out := make([]byte, 0, len(kept)+f.builder.Size(n-have))
-	return string(f.builder.Append(append(out, kept...), seed, uint64(row), n-have)) //nolint:gosec // rows are not negative
+	return string(f.builder.Append(append(out, kept...), seed, uint64(row), n-have)) // #nosec G115 -- rows are not negative
 }
 
 // cutPoints finds where tokens never span: between a character and one space that another character follows. The
