@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"bufio"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -10,7 +12,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 	"unicode"
 
 	"github.com/stretchr/testify/require"
@@ -20,10 +24,19 @@ import (
 
 // These tests hold the documents to the binary: what they show is run, what they name exists, what exists is named.
 //
-// A fenced block is a complete script if it begins with an import, and is then loaded with `k6 inspect`; a contract if it
-// has a capacity_gate, and is then checked. A first line such as `// gate.js` names the file that later blocks of the
-// same document use. The comment `<!-- test:run exit=0,99 -->` before a block of js or sh has it run against the
-// simulated engine; it must end with one of the exit codes.
+// Every fenced block is run, unless it is output (no language, or text) or says why it is not:
+//
+//   - js that begins with an import is a script, and runs by `k6 run` against the simulated engine. Where a later block of sh
+//     in the same document runs it by its name, that is its run. A first line such as `// gate.js` names the file. It must not
+//     throw, and not every request may fail.
+//   - yaml with a capacity_gate is a contract, and is checked. `# slo.yaml` names the file.
+//   - sh runs as it stands, in a directory of its own for each document (snippetDir). Lines with `k6 x llm sim` serve until
+//     the document ends, or starts another engine at the same address. Addresses of 127.0.0.1 are replaced, so that documents
+//     can run side by side; nothing else is.
+//   - Blocks that only build (make, go build, xk6 build) are not run; the targets must exist.
+//
+// A block must end with 0. `<!-- test:run exit=0,99 -->` before it names other exit codes, and `<!-- test:skip REASON -->`
+// leaves it out.
 
 // document is one Markdown file.
 type document struct {
@@ -37,12 +50,13 @@ type block struct {
 	line  int
 	lang  string
 	text  string
-	exits []int // of a block that is to be run; nil for others
+	exits []int  // that a run may end with; nil where none are named
+	skip  string // why it is not run
 }
 
 var (
 	fence  = regexp.MustCompile("^(`{3,})(\\w*)$")
-	marker = regexp.MustCompile(`^<!-- test:run exit=([\d,]+) -->$`)
+	marker = regexp.MustCompile(`^<!-- test:(?:run exit=([\d,]+)|skip (\S.*)) -->$`)
 	named  = regexp.MustCompile(`^(?://|#) (\S+\.(?:js|yaml))$`)
 )
 
@@ -52,7 +66,7 @@ func readDocument(t *testing.T, path string) document {
 	require.NoError(t, err)
 	d := document{path: path}
 	var open *block
-	var exits []int
+	var next block
 	for i, line := range strings.Split(string(data), "\n") {
 		f := fence.FindStringSubmatch(line)
 		switch {
@@ -62,20 +76,31 @@ func readDocument(t *testing.T, path string) document {
 		case open != nil:
 			open.text += line + "\n"
 		case f != nil:
-			open, exits = &block{line: i + 1, lang: f[2], exits: exits}, nil
+			next.line, next.lang = i+1, f[2]
+			b := next
+			open, next = &b, block{}
 		default:
+			require.NotContains(t, line, "```", "%s:%d: a fence that is indented or has attributes would not be run", path, i+1)
 			d.prose += line + "\n"
-			if m := marker.FindStringSubmatch(line); m != nil {
-				for code := range strings.SplitSeq(m[1], ",") {
-					n, err := strconv.Atoi(code)
-					require.NoError(t, err)
-					exits = append(exits, n)
+			if !strings.HasPrefix(line, "<!-- test:") {
+				continue
+			}
+			m := marker.FindStringSubmatch(line)
+			require.NotNil(t, m, "%s:%d: %s", path, i+1, line)
+			next.skip = m[2]
+			for code := range strings.SplitSeq(m[1], ",") {
+				if code == "" {
+					continue
 				}
+				n, err := strconv.Atoi(code)
+				require.NoError(t, err)
+				next.exits = append(next.exits, n)
 			}
 		}
 	}
 	require.Nil(t, open, "%s: a fenced block does not end", path)
-	require.Nil(t, exits, "%s: a marker stands before no block", path)
+	require.Empty(t, next.exits, "%s: a marker stands before no block", path)
+	require.Empty(t, next.skip, "%s: a marker stands before no block", path)
 
 	return d
 }
@@ -110,45 +135,214 @@ func mentions(t *testing.T, text, what, where string) {
 	require.True(t, strings.Contains(text, what), "%s lacks %s", where, what)
 }
 
+// evidence are the results directories that a document reads and does not make itself: of run a, run b, or an instance of a
+// distributed run.
+var evidence = map[string]map[string]string{
+	"docs/cli.md": {
+		"results": "a", "results-before": "b", "results/before": "a", "results/after": "b", "results/a": "a", "results/b": "b",
+		"results/1": "0:1/3", "results/2": "1/3:2/3", "results/3": "2/3:1", "search/probe-01": "a",
+	},
+}
+
+// longer are the steady phases of documents that search: a probe has to bring the requests that a PASS takes.
+var longer = map[string][]string{"docs/cli.md": {"STEADY=4s"}, "docs/tutorial.md": {"STEADY=5s"}}
+
 func TestDocumentedSnippets(t *testing.T) {
 	t.Parallel()
 	sim := startEngine(t, func(c *llmtest.ServerConfig) { c.Speed = 4 })
 	env := []string{
 		"LLM_BASE_URL=" + sim.url, "LLM_SERVER=http://" + sim.host, "LLM_MODEL=sim",
-		"WARMUP=1s", "STEADY=2s", "RECOVERY=1s", "K6_ADDRESS=", "K6_NO_USAGE_REPORT=true",
+		"WARMUP=1s", "STEADY=2s", "RECOVERY=1s", "SUCCESS_SLO=0.9", "K6_ADDRESS=", "K6_NO_USAGE_REPORT=true", "K6_NO_COLOR=true",
 	}
 	for _, d := range documents(t) {
 		t.Run(d.path, func(t *testing.T) {
 			t.Parallel()
-			dir := snippetDir(t)
+			r := &reader{t: t, dir: snippetDir(t), env: append(slices.Clone(env), longer[d.path]...), engines: map[string]*served{}}
+			r.gather(evidence[d.path])
 			for i, b := range d.blocks {
-				where := fmt.Sprintf("%s:%d", d.path, b.line)
-				file := fmt.Sprintf("snippet%d.%s", i, b.lang)
-				first, rest, _ := strings.Cut(b.text, "\n")
-				body := b.text
-				if m := named.FindStringSubmatch(first); m != nil {
-					file, body = m[1], rest
-				}
-				isScript := b.lang == "js" && strings.HasPrefix(body, "import ")
-				isContract := b.lang == "yaml" && strings.Contains(b.text, "capacity_gate:")
-				if isScript || isContract {
-					require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(b.text), 0o600))
-				}
-				switch {
-				case isContract:
-					runIn(t, dir, env, where, []int{0}, "./k6 x llm gate check "+file)
-				case isScript && b.exits != nil:
-					runIn(t, dir, env, where, b.exits, "./k6 run --quiet "+file)
-				case isScript:
-					runIn(t, dir, env, where, []int{0}, "./k6 inspect "+file)
-				case b.lang == "sh" && b.exits != nil:
-					runIn(t, dir, env, where, b.exits, b.text)
-				default:
-					require.Nil(t, b.exits, "%s: a block of %q cannot be run", where, b.lang)
+				r.where = fmt.Sprintf("%s:%d", d.path, b.line)
+				if b.skip == "" {
+					r.follow(b, fmt.Sprintf("snippet%d.%s", i, b.lang), d.blocks[i+1:])
 				}
 			}
 		})
 	}
+}
+
+// reader follows one document.
+type reader struct {
+	t       *testing.T
+	dir     string
+	env     []string
+	where   string
+	engines map[string]*served // by the address that the document gives them
+}
+
+// served is an engine that a document has started.
+type served struct {
+	address string
+	stop    func()
+}
+
+var (
+	shows   = regexp.MustCompile(`(?m)^\s*(?:\$ )?(?:\./)?k6 (?:run|x|inspect|archive) `)
+	builds  = regexp.MustCompile(`^(?:make(?: ([a-z0-9]+))?|go build \./cmd/k6|xk6 build --with \S+)(?: +#.*)?$`)
+	serves  = regexp.MustCompile(`^(?:\./)?(k6 x llm sim(?: [^&#]*[^&# ])?) *&?(?: +#.*)?$`)
+	local   = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+	listens = regexp.MustCompile(` --listen (\S+)`)
+)
+
+func (r *reader) follow(b block, file string, later []block) {
+	r.t.Helper()
+	first, rest, _ := strings.Cut(b.text, "\n")
+	body := b.text
+	m := named.FindStringSubmatch(first)
+	if m != nil {
+		file, body = m[1], rest
+	}
+	exits := b.exits
+	if exits == nil {
+		exits = []int{0}
+	}
+	switch {
+	case b.lang == "" || b.lang == "text":
+		require.NotRegexp(r.t, shows, b.text, "%s: a command in a block that is not sh", r.where)
+		require.Nil(r.t, b.exits, "%s: output is not run", r.where)
+	case b.lang == "js" && strings.HasPrefix(body, "import "):
+		r.write(file, b.text)
+		if b.exits == nil && m != nil && slices.ContainsFunc(later, func(l block) bool {
+			return l.lang == "sh" && l.skip == "" && regexp.MustCompile(`\bk6 (?:run|x llm capacity) .*`+regexp.QuoteMeta(file)).MatchString(l.text)
+		}) {
+			return
+		}
+		r.run(exits, "./k6 run --quiet "+file)
+	case b.lang == "yaml" && strings.Contains(b.text, "capacity_gate:"):
+		r.write(file, b.text)
+		r.run(exits, "./k6 x llm gate check "+file)
+	case b.lang == "sh":
+		r.run(exits, r.serve(r.leaveBuilds(b.text)))
+	default:
+		require.Fail(r.t, "a block that cannot be run, and does not say why: `<!-- test:skip REASON -->`", "%s (%s)", r.where, b.lang)
+	}
+}
+
+// write leaves a snippet where the document's commands find it.
+func (r *reader) write(file, text string) {
+	r.t.Helper()
+	require.NoError(r.t, os.WriteFile(filepath.Join(r.dir, file), []byte(r.localise(text)), 0o600))
+}
+
+// localise replaces the addresses of the document's engines by those that they really have.
+func (r *reader) localise(text string) string {
+	return local.ReplaceAllStringFunc(text, func(address string) string {
+		if engine := r.engines[address]; engine != nil {
+			return engine.address
+		}
+
+		return address
+	})
+}
+
+// leaveBuilds takes out the commands that build what the tests have built.
+func (r *reader) leaveBuilds(text string) string {
+	r.t.Helper()
+	makefile := readText(r.t, "Makefile")
+	var left strings.Builder
+	for line := range strings.Lines(text) {
+		m := builds.FindStringSubmatch(strings.TrimSpace(line))
+		if m == nil {
+			left.WriteString(line)
+		} else if m[1] != "" {
+			mentions(r.t, makefile, "\n"+m[1]+":", "Makefile, of "+r.where+",")
+		}
+	}
+
+	return left.String()
+}
+
+// serve starts the engines of a block, and gives the rest of it.
+func (r *reader) serve(text string) string {
+	r.t.Helper()
+	var left strings.Builder
+	for line := range strings.Lines(text) {
+		m := serves.FindStringSubmatch(strings.TrimSpace(line))
+		if m == nil {
+			require.NotContains(r.t, line, "k6 x llm sim", "%s: an engine that would not end", r.where)
+			left.WriteString(line)
+
+			continue
+		}
+		address := "127.0.0.1:8000"
+		if l := listens.FindStringSubmatch(m[1]); l != nil {
+			address = l[1]
+		}
+		if before := r.engines[address]; before != nil {
+			before.stop()
+		}
+		engine := r.startSim(strings.Fields(m[1])[1:])
+		r.engines[address] = engine
+		if address == "127.0.0.1:8000" { // what the snippets talk to unless they are told otherwise
+			r.env = append(r.env, "LLM_BASE_URL=http://"+engine.address+"/v1", "LLM_SERVER=http://"+engine.address)
+		}
+	}
+
+	return r.localise(left.String())
+}
+
+// startSim runs `k6 x llm sim` at a free port until it is stopped, by an interrupt, or the test ends.
+func (r *reader) startSim(args []string) *served {
+	r.t.Helper()
+	cmd, where := command(r.t, append(args, "--listen", "127.0.0.1:0")...), r.where
+	out, err := cmd.StdoutPipe()
+	require.NoError(r.t, err)
+	require.NoError(r.t, cmd.Start())
+	stop := sync.OnceFunc(func() {
+		require.NoError(r.t, cmd.Process.Signal(os.Interrupt), where)
+		_, err := io.Copy(io.Discard, out) // to its end, before Wait closes it
+		require.NoError(r.t, err, where)
+		require.NoError(r.t, cmd.Wait(), "%s: Ctrl-C ends the engine well", where)
+	})
+	r.t.Cleanup(stop)
+	said, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(r.t, err, where)
+	address := local.FindString(said)
+	require.NotEmpty(r.t, address, "%s: %s", where, said)
+
+	return &served{address, stop}
+}
+
+// allFailed is what k6's summary says where no request went well.
+var allFailed = regexp.MustCompile(`llm_success\.+: 0\.00%`)
+
+// commands are what a document's block of sh may call without saying that it is not to be run.
+var commands = regexp.MustCompile(`^(?:[A-Z0-9_]+=\S+ +)*(?:(?:\./)?k6|sh|export|grep|cat|head)\b`)
+
+// run has a shell do what the document says. Every command must end with one of the exit codes.
+func (r *reader) run(exits []int, script string) {
+	r.t.Helper()
+	var checked strings.Builder
+	accepted := strings.ReplaceAll(strings.Trim(fmt.Sprint(exits), "[]"), " ", "|")
+	for line := range strings.Lines(strings.ReplaceAll(script, "\\\n", " ")) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		require.Regexp(r.t, commands, line, "%s: this test does not run that; `<!-- test:skip REASON -->`", r.where)
+		fmt.Fprintf(&checked, "%s\ncode=$?; case $code in %s) ;; *) exit $code ;; esac\n", line, accepted)
+	}
+	if checked.Len() == 0 {
+		return
+	}
+	checked.WriteString("exit $code\n")
+	cmd := exec.CommandContext(r.t.Context(), "sh", "-c", checked.String()) //nolint:gosec // from this repository's own documents
+	cmd.Dir, cmd.Env = r.dir, append(append(os.Environ(), "HOME="+r.dir, "PATH="+r.dir+":"+os.Getenv("PATH")), r.env...)
+	started := time.Now()
+	got := finish(r.t, cmd)
+	r.t.Logf("%s: %.1f s, exit %d", r.where, time.Since(started).Seconds(), got.exit)
+	require.Contains(r.t, exits, got.exit, "%s: %s\n%s%s", r.where, script, got.stdout, got.stderr)
+	// k6 ends with 0 whatever happens in an iteration.
+	require.NotContains(r.t, got.stderr, "source=stacktrace", "%s: the script throws", r.where)
+	require.NotRegexp(r.t, allFailed, got.stdout, "%s: every request failed:\n%s", r.where, got.stderr)
 }
 
 // snippetDir is a directory with what the documents' snippets refer to.
@@ -156,11 +350,14 @@ func snippetDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, os.Symlink(binary, filepath.Join(dir, "k6")))
+	require.NoError(t, os.CopyFS(filepath.Join(dir, "examples"), os.DirFS(filepath.Join(root(t), "examples"))))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "search"), 0o700))
 	for name, from := range map[string]string{
-		"slo.yaml": "examples/slo.yaml", "trace.jsonl": "examples/sample-trace.jsonl",
-		"azure.csv": "trace/format/testdata/azure.csv", "gate.js": "examples/gate.js", "capacity.js": "examples/capacity.js",
-		"capacity.yaml": "examples/capacity.yaml",
-		"envelope.json": "internal/e2e/testdata/envelope.json",
+		"slo.yaml": "examples/slo.yaml", "gate.js": "examples/gate.js", "replay.js": "examples/replay.js",
+		"capacity.js": "examples/capacity.js", "capacity.yaml": "examples/capacity.yaml",
+		"trace.jsonl": "examples/sample-trace.jsonl", "mooncake.jsonl": "trace/format/testdata/mooncake.jsonl",
+		"azure.csv": "trace/format/testdata/azure.csv", "requests.jsonl": "examples/sample-log.jsonl",
+		"envelope.json": "internal/e2e/testdata/envelope.json", "search/envelope.json": "internal/e2e/testdata/envelope.json",
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(readText(t, from)), 0o600))
 	}
@@ -168,12 +365,30 @@ func snippetDir(t *testing.T) string {
 	return dir
 }
 
-func runIn(t *testing.T, dir string, env []string, where string, exits []int, script string) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "sh", "-c", script) //nolint:gosec // from this repository's own documents
-	cmd.Dir, cmd.Env = dir, append(append(os.Environ(), "HOME="+dir), env...)
-	r := finish(t, cmd)
-	require.Contains(t, exits, r.exit, "%s: %s\n%s%s", where, script, r.stdout, r.stderr)
+// gather makes the results directories that a document reads.
+func (r *reader) gather(sources map[string]string) {
+	r.t.Helper()
+	made, wait := map[string]string{}, []func(){}
+	for _, name := range slices.Sorted(maps.Keys(sources)) { // a directory comes before those in it
+		source := sources[name]
+		if made[source] == "" {
+			args := []string{"run", "--quiet", "--no-thresholds"}
+			if strings.Contains(source, ":") {
+				args = append(args, "--execution-segment", source, "--execution-segment-sequence", "0,1/3,2/3,1")
+			}
+			made[source] = filepath.Join(r.t.TempDir(), "results")
+			cmd := command(r.t, append(args, "--out", "llm="+made[source], filepath.Join(r.dir, "examples", "gate.js"))...)
+			cmd.Env = append(cmd.Env, r.env...)
+			require.NoError(r.t, cmd.Start())
+			wait = append(wait, func() { require.NoError(r.t, cmd.Wait(), source) })
+		}
+		wait = append(wait, func() {
+			require.NoError(r.t, os.CopyFS(filepath.Join(r.dir, filepath.FromSlash(name)), os.DirFS(made[source])))
+		})
+	}
+	for _, w := range wait {
+		w()
+	}
 }
 
 var (
@@ -320,9 +535,9 @@ func TestDocumentedClient(t *testing.T) {
 	types, reference := readText(t, "index.d.ts"), readText(t, "docs/client.md")
 	property := regexp.MustCompile(`(?m)^    (\w+)\??:`)
 	for _, name := range []string{"ClientOptions", "Request", "Response", "Usage", "Timings", "SLO", "Cost", "Retry", "SessionOptions", "TurnRequest", "TurnResponse", "EmbeddingsRequest", "ImageOptions"} {
-		_, body, ok := strings.Cut(types, "export interface "+name+" {\n")
-		require.True(t, ok, name)
-		body, _, _ = strings.Cut(body, "\n  }")
+		head := regexp.MustCompile(`(?m)^  export interface ` + name + `(?: extends [\w<>', ]+)? \{$`).FindStringIndex(types)
+		require.NotNil(t, head, name)
+		body, _, _ := strings.Cut(types[head[1]:], "\n  }")
 		found := property.FindAllStringSubmatch(body, -1)
 		require.NotEmpty(t, found, name)
 		for _, m := range found {
