@@ -1,12 +1,8 @@
 package cli
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -25,7 +21,9 @@ type capacityFlags struct {
 	maxProbes                         int
 	gpuHourPrice, gpus, maxCost       float64
 	seed                              uint64
-	env                               map[string]string
+	env                               []string
+	variables                         map[string]string // of env
+	seedGiven                         bool
 	workloads, arrivals               []string
 	asJSON, fixedLengths, proveClient bool
 }
@@ -47,7 +45,11 @@ func newCapacity(env environment) *cobra.Command {
 			"  k6 x llm capacity --script s.js --contract c.yaml --out search --workload chat:MIX=chat --workload rag:MIX=rag \\\n" +
 			"    --arrival constant --arrival poisson --arrival bursty",
 		Args: exactArgs(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return runCapacity(cmd.Context(), env, f) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.seedGiven = cmd.Flags().Changed("seed")
+
+			return runCapacity(cmd.Context(), env, f)
+		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
@@ -64,125 +66,64 @@ func newCapacity(env environment) *cobra.Command {
 	flags.Float64Var(&f.gpuHourPrice, "gpu-hour-price", 0, "price of a GPU hour, for the cost of the search")
 	flags.Float64Var(&f.gpus, "gpus", 1, "GPUs of the service under test")
 	flags.Float64Var(&f.maxCost, "max-cost", 0, "bound on the cost of one search; needs --gpu-hour-price")
-	flags.StringArrayVar(&f.workloads, "workload", nil, "NAME or NAME:KEY=VALUE,…: search with LLM_WORKLOAD=NAME and these variables; may be repeated")
+	flags.StringArrayVar(&f.workloads, "workload", nil, "NAME or NAME:KEY=VALUE,KEY=VALUE (keys in capitals): search with LLM_WORKLOAD=NAME and these variables; may be repeated")
 	flags.StringArrayVar(&f.arrivals, "arrival", nil, "constant, poisson, bursty (k = 0.25) or a Gamma shape: search with LLM_BURSTINESS; may be repeated")
-	flags.Uint64Var(&f.seed, "seed", 0, "seed of the probes' seeds")
+	flags.Uint64Var(&f.seed, "seed", 0, "seed of the probes' seeds; default: drawn, and kept with the search")
 	flags.BoolVar(&f.fixedLengths, "fixed-lengths", false, "run every probe at full length and stop none early")
 	flags.BoolVar(&f.proveClient, "prove-client", false, "repeat the answer with two load generators and compare: was one of them a bottleneck?")
-	flags.StringToStringVarP(&f.env, "env", "e", nil, "variables for the script, as k6 run -e")
+	flags.StringArrayVarP(&f.env, "env", "e", nil, "NAME=VALUE: a variable for script and contract, as k6 run -e; may be repeated")
 	flags.BoolVar(&f.asJSON, "json", false, "print the result as JSON")
 
 	return cmd
 }
 
-// burstiness are the names of arrival processes that --arrival knows.
-var burstiness = map[string]string{"constant": "constant", "poisson": "1", "bursty": "0.25"} //nolint:gochecknoglobals // a constant table
-
-// cell is one search: a workload under an arrival process.
-type cell struct {
-	workload, arrival string
-	env               map[string]string
-}
-
-func (f *capacityFlags) cells() ([]cell, error) {
-	workloads := []cell{{}}
-	if len(f.workloads) > 0 {
-		workloads = nil
-	}
-	for _, text := range f.workloads {
-		name, rest, _ := strings.Cut(text, ":")
-		c := cell{workload: name, env: map[string]string{"LLM_WORKLOAD": name}}
-		if name == "" || strings.ContainsAny(name, `/\`) {
-			return nil, wrongUse(fmt.Errorf("--workload: got %q, expected NAME or NAME:KEY=VALUE,…", text))
-		}
-		for pair := range strings.SplitSeq(rest, ",") {
-			if pair == "" {
-				continue
-			}
-			key, value, ok := strings.Cut(pair, "=")
-			if !ok {
-				return nil, wrongUse(fmt.Errorf("--workload: got %q, expected NAME:KEY=VALUE,…", text))
-			}
-			c.env[key] = value
-		}
-		workloads = append(workloads, c)
-	}
-	if len(f.arrivals) == 0 {
-		return workloads, nil
-	}
-	var cells []cell
-	for _, w := range workloads {
-		for _, arrival := range f.arrivals {
-			k, known := burstiness[arrival]
-			if !known {
-				if _, err := parseBurstiness(arrival); err != nil {
-					return nil, wrongUse(fmt.Errorf("--arrival: got %q, expected constant, poisson, bursty or a number above 0", arrival))
-				}
-				k = arrival
-			}
-			c := cell{workload: w.workload, arrival: arrival, env: map[string]string{"LLM_BURSTINESS": k}}
-			for key, value := range w.env {
-				c.env[key] = value
-			}
-			cells = append(cells, c)
-		}
-	}
-
-	return cells, nil
-}
-
-func (c cell) name() string {
-	name := strings.Trim(c.workload+"-"+c.arrival, "-")
-	if name == "" {
-		return "the search"
-	}
-
-	return name
-}
-
-// options checks the flags and reads script and contract.
-func (f *capacityFlags) options(env environment) (capacity.Options, *contract.Contract, error) {
-	var o capacity.Options
+// check reads what holds for all searches.
+func (f *capacityFlags) check() error {
 	for name, value := range map[string]string{"script": f.script, "contract": f.contract, "out": f.out} {
 		if value == "" {
-			return o, nil, wrongUse(fmt.Errorf("--%s: got nothing, expected a path", name))
+			return wrongUse(fmt.Errorf("--%s: got nothing, expected a path", name))
 		}
 	}
-	agreed, err := loadContract(env.with(f.env), f.contract)
+	if !(f.gpus > 0) {
+		return wrongUse(fmt.Errorf("--gpus: got %v, expected more than 0", f.gpus))
+	}
+	f.variables = map[string]string{}
+	for _, text := range f.env {
+		name, value, err := variable("--env", text)
+		if err != nil {
+			return err
+		}
+		f.variables[name] = value
+	}
+
+	return nil
+}
+
+// agreed reads the contract, as a probe with these variables does.
+func (f *capacityFlags) agreed(env environment, variables map[string]string) (*contract.Contract, error) {
+	agreed, err := loadContract(env.without(searchOwn).with(variables), f.contract)
 	if err != nil {
-		return o, nil, err
+		return nil, err
 	}
-	if agreed, err = withBaseline(agreed, ""); err != nil {
-		return o, nil, err
-	}
+
+	return withBaseline(agreed, "")
+}
+
+// options are those of one search.
+func (f *capacityFlags) options(agreed *contract.Contract) (capacity.Options, error) {
 	tolerance, err := parseShare(f.tolerance)
 	if err != nil {
-		return o, nil, wrongUse(fmt.Errorf("--tolerance: got %q, expected a share such as 5%%", f.tolerance))
+		return capacity.Options{}, wrongUse(fmt.Errorf("--tolerance: got %q, expected a share such as 5%%", f.tolerance))
 	}
-	overhead := time.Duration(agreed.Phases.Warmup + agreed.Phases.Recovery)
-	o = capacity.Options{
+	o := capacity.Options{
 		Min: f.min, Max: f.max, Tolerance: tolerance, Estimate: f.estimate,
-		FullSeconds: time.Duration(agreed.Phases.Steady).Seconds(), OverheadSeconds: overhead.Seconds(),
-		MinRequests: neededToPass(agreed), FixedLengths: f.fixedLengths, Seed: f.seed,
+		FullSeconds:     time.Duration(agreed.Phases.Steady).Seconds(),
+		OverheadSeconds: time.Duration(agreed.Phases.Warmup + agreed.Phases.Recovery).Seconds(),
+		MinRequests:     neededToPass(agreed), FixedLengths: f.fixedLengths, Seed: f.seed,
 		MaxProbes: f.maxProbes, MaxSeconds: f.maxTime.Seconds(), GPUHourPrice: f.gpuHourPrice, GPUs: f.gpus, MaxCost: f.maxCost,
 	}
 
-	return o, agreed, nil
-}
-
-// fingerprint identifies what the probes of a search run: script, contract and variables.
-func (p *prober) fingerprint() (string, error) {
-	script, err := os.ReadFile(p.script)
-	if err != nil {
-		return "", wrongUse(fmt.Errorf("--script: %w", err))
-	}
-	identity, err := json.Marshal(map[string]any{"contract": p.contract, "env": p.env, "script": string(script)})
-	if err != nil {
-		return "", fmt.Errorf("capacity: %w", err)
-	}
-	digest := sha256.Sum256(identity)
-
-	return hex.EncodeToString(digest[:16]), nil
+	return o, wrongUse(o.Validate())
 }
 
 // neededToPass is the fewest requests with which every criterion of the gate could pass.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -62,6 +63,20 @@ func (e environment) with(variables map[string]string) environment {
 	e.lookup = func(name string) (string, bool) {
 		if value, ok := variables[name]; ok {
 			return value, true
+		}
+
+		return outer(name)
+	}
+
+	return e
+}
+
+// without hides variables.
+func (e environment) without(names []string) environment {
+	outer := e.lookup
+	e.lookup = func(name string) (string, bool) {
+		if slices.Contains(names, name) {
+			return "", false
 		}
 
 		return outer(name)

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -63,14 +62,14 @@ func (p *prober) run(ctx context.Context, req capacity.ProbeRequest) (capacity.P
 		return capacity.ProbeResult{}, err
 	}
 	result := capacity.FromVerdict(judged)
-	came, err := offered(run)
+	came, err := arrivalsOf(run)
 	if err == nil {
-		err = rateError(run, came, req.Rate)
+		err = p.askedFor(run, req, came)
 	}
 	if err != nil {
 		return capacity.ProbeResult{}, err
 	}
-	if came != nil {
+	if came.enough {
 		result.OfferedRate = &came.Rate
 	}
 	if run.Info.Aborted != nil && run.Info.Aborted.Rule != results.RuleInterrupted {
@@ -108,101 +107,82 @@ func (p *prober) judge(dir string) (*results.Run, *verdict.Result, error) {
 	return run, judged, report.Write(dir, judged) //nolint:wrapcheck // names the file
 }
 
-// rateError says that the script sent another rate than it was asked for: then the probe says nothing about that rate. The
-// traces that it opened tell their own mean rate; where it opened none, the arrivals do, and only a gross difference counts.
-func rateError(run *results.Run, o *capacity.Offered, asked float64) error {
-	const rounding, gross = 0.05, 0.5
-	sent, wrong := 0.0, false
-	for _, rate := range run.Info.Rates {
-		sent += rate
+// variables are the -e flags of a probe.
+func (p *prober) variables(rate float64, steady string, seed uint64) []string {
+	env := map[string]string{
+		"LLM_RATE": strconv.FormatFloat(rate, 'g', 8, 64), "LLM_STEADY": steady,
+		"LLM_SEED": strconv.FormatUint(seed>>11, 10), // a JavaScript number holds 53 bits
 	}
-	switch {
-	case sent > 0:
-		wrong = math.Abs(sent/asked-1) > rounding
-	case o != nil && run.Info.Aborted == nil:
-		sent, wrong = o.Rate, o.Differs(asked, gross)
-	}
-	if !wrong {
-		return nil
+	maps.Copy(env, p.env)
+	flags := make([]string, 0, 2*len(env))
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		flags = append(flags, "-e", name+"="+env[name])
 	}
 
-	return fmt.Errorf("the script sent %.4g requests/s, %.4g were asked for: it has to take its rate from __ENV.LLM_RATE, "+
-		"as examples/capacity.js does", sent, asked)
+	return flags
 }
 
-// offered is the rate of arrivals in the steady phase; nil where they were too few to tell.
-func offered(run *results.Run) (*capacity.Offered, error) {
-	var arrivals []float64
-	first, last := time.Time{}, time.Time{}
-	_, err := run.Requests(func(r *results.Request) error {
-		if r.Phase != string(contract.PhaseSteady) || r.Attempt > 1 {
-			return nil
-		}
-		at := r.Arrival()
-		if first.IsZero() || at.Before(first) {
-			first = at
-		}
-		if at.After(last) {
-			last = at
-		}
-		arrivals = append(arrivals, float64(at.UnixNano())/float64(time.Second))
+// environ is the environment of a probe: this process's, without what is the search's own to set.
+func (p *prober) environ() []string {
+	return slices.DeleteFunc(os.Environ(), func(text string) bool {
+		name, _, _ := strings.Cut(text, "=")
 
-		return nil
+		return slices.Contains(searchOwn, name)
 	})
-	if err != nil {
-		return nil, err //nolint:wrapcheck // names the file
-	}
-	seconds := last.Sub(first).Seconds()
-	o, ok := capacity.OfferedRate(arrivals, seconds*float64(len(arrivals))/float64(max(len(arrivals)-1, 1)))
-	if !ok {
-		return nil, nil //nolint:nilnil // too few to tell
-	}
-
-	return &o, nil
 }
+
+// logFile is what k6 printed, in the directory of a probe.
+const logFile = "k6.log"
 
 // k6 runs the script, as a whole or as one execution segment of it. Its output is kept beside the evidence.
 func (p *prober) k6(ctx context.Context, req capacity.ProbeRequest, dir string, steady time.Duration, segment ...string) error {
-	env := map[string]string{
-		"LLM_RATE": strconv.FormatFloat(req.Rate, 'g', 8, 64), "LLM_STEADY": steady.String(),
-		"LLM_SEED": strconv.FormatUint(req.Seed>>11, 10), // a JavaScript number holds 53 bits
-	}
-	for name, value := range p.env {
-		env[name] = value
-	}
 	args := []string{"run", "--quiet", "--address", "", "--no-usage-report", "--out", "llm=" + dir}
-	for _, name := range slices.Sorted(maps.Keys(env)) {
-		args = append(args, "-e", name+"="+env[name])
-	}
+	args = append(args, p.variables(req.Rate, steady.String(), req.Seed)...)
 	args = append(append(args, segment...), p.script)
 	cmd := exec.CommandContext(ctx, p.binary, args...) // #nosec G204 -- this binary, the user's script
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = stopPatience
-	cmd.Env = os.Environ()
+	cmd.Env = p.environ()
 	if req.StopEarly {
 		planned := max(int64(req.Rate*steady.Seconds()), 1)
 		cmd.Env = append(cmd.Env, "LLM_STOP_EARLY_PLANNED="+strconv.FormatInt(planned, 10))
 	}
-	var output bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &output, &output
-	err := runWithParent(cmd)
+	path := dir + ".log" // beside the directory, which k6 makes; scripts can say a lot, so it is not held in memory
+	output, err := os.Create(path) // #nosec G304 -- in the user's own directory
+	if err != nil {
+		return err //nolint:wrapcheck // names the file
+	}
+	cmd.Stdout, cmd.Stderr = output, output
+	err = runWithParent(cmd)
+	said := tail(output)
+	kept := output.Close()
 	if _, statErr := os.Stat(dir); statErr == nil {
-		if writeErr := results.WriteFile(filepath.Join(dir, "k6.log"), output.Bytes()); writeErr != nil {
-			return writeErr //nolint:wrapcheck // names the file
-		}
+		kept = errors.Join(kept, os.Rename(path, filepath.Join(dir, logFile)))
 	}
 	if ctx.Err() != nil {
 		return ctx.Err() //nolint:wrapcheck // the search was interrupted
 	}
 	var exit *exec.ExitError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &exit) && exit.ExitCode() == exitThresholds:
-		return nil // an answer too: the verdict says which
-	default:
-		return fmt.Errorf("k6 run: %w; it said:\n%s", err, lastLines(output.String(), 12))
+	if err == nil || (errors.As(err, &exit) && exit.ExitCode() == exitThresholds) {
+		return kept // a crossed threshold is an answer, too: the verdict says which
 	}
+
+	return fmt.Errorf("k6 run: %w; it said:\n%s", err, lastLines(said, 12))
+}
+
+// tail is the end of what was written to a file.
+func tail(file *os.File) string {
+	const most = 64 << 10
+	size, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err.Error()
+	}
+	content := make([]byte, min(size, most))
+	if _, err := file.ReadAt(content, size-int64(len(content))); err != nil && !errors.Is(err, io.EOF) {
+		return err.Error()
+	}
+
+	return string(content)
 }
 
 func lastLines(text string, n int) string {

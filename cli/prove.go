@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -27,15 +28,19 @@ const (
 
 // proveClient repeats the probe that the answer rests on with two load generators, each with its segment of the same
 // arrivals, and compares. The seed is another one: the same prompts would come from the service's prefix cache.
-func (p *prober) proveClient(ctx context.Context, env environment, result *capacity.Result) error {
+//
+// A proof that was made earlier stands, whether or not one is asked for now.
+func (p *prober) proveClient(ctx context.Context, env environment, result *capacity.Result, asked bool) error {
 	answer, ok := result.Answer()
 	if !ok || !result.Confirmed {
-		fmt.Fprintln(env.stderr, "  no client proof: there is no confirmed rate to repeat")
+		if asked {
+			fmt.Fprintln(env.stderr, "  no client proof: there is no confirmed rate to repeat")
+		}
 
 		return nil
 	}
 	proof, err := p.storedProof(answer)
-	if err != nil {
+	if err != nil || (proof == nil && !asked) {
 		return err
 	}
 	if proof == nil {
@@ -77,7 +82,7 @@ func (p *prober) runProof(ctx context.Context, answer capacity.Record) (*capacit
 	}
 	req := answer.ProbeRequest
 	req.StopEarly = false
-	req.Seed = ^req.Seed
+	req.Seed = rand.Uint64() // #nosec G404 -- another one each time: a proof may have been cut, and the prefix cache holds its prompts
 	parts, err := p.runSegments(ctx, req)
 	defer func() {
 		for _, dir := range parts {
@@ -94,7 +99,11 @@ func (p *prober) runProof(ctx context.Context, answer capacity.Record) (*capacit
 	if err != nil {
 		return nil, err
 	}
-	if err := rateError(run, nil, req.Rate); err != nil {
+	came, err := arrivalsOf(run)
+	if err == nil {
+		err = p.askedFor(run, req, came)
+	}
+	if err != nil {
 		return nil, err
 	}
 	compared, err := compareDirs(filepath.Join(p.dir, answer.Dir), joined, compare.Options{Force: true})

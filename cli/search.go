@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,10 +19,10 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/safeqps/xk6-safeqps/gate/capacity"
-	"github.com/safeqps/xk6-safeqps/gate/contract"
 	"github.com/safeqps/xk6-safeqps/gate/report"
 	"github.com/safeqps/xk6-safeqps/gate/results"
 	"github.com/safeqps/xk6-safeqps/gate/verdict"
+	"github.com/safeqps/xk6-safeqps/trace/arrival"
 )
 
 // What a search leaves in its directory, beside capacity.StateFile and the probes.
@@ -32,11 +34,10 @@ const (
 
 // runCapacity runs the searches of all cells, and leaves the answer in --out.
 func runCapacity(ctx context.Context, env environment, f *capacityFlags) error {
-	options, agreed, err := f.options(env)
-	if err != nil {
+	if err := f.check(); err != nil {
 		return err
 	}
-	cells, err := f.cells()
+	all, err := cells(f.workloads, f.arrivals)
 	if err != nil {
 		return err
 	}
@@ -44,7 +45,14 @@ func runCapacity(ctx context.Context, env environment, f *capacityFlags) error {
 	if err != nil {
 		return fmt.Errorf("finding this program: %w", err)
 	}
-	warnOfShortProbes(env, options)
+	searches := make([]*searching, 0, len(all))
+	for _, c := range all {
+		one, err := f.prepare(env, c, len(all) > 1, binary)
+		if err != nil {
+			return err
+		}
+		searches = append(searches, one)
+	}
 	unlock, err := lock(f.out)
 	if err != nil {
 		return err
@@ -52,35 +60,67 @@ func runCapacity(ctx context.Context, env environment, f *capacityFlags) error {
 	defer unlock()
 	ctx, stop := untilInterrupted(ctx)
 	defer stop()
-
-	var found []searched
-	for _, c := range cells {
-		dir := f.out
-		if len(cells) > 1 {
-			dir = filepath.Join(f.out, c.name())
-			if err := os.MkdirAll(dir, 0o755); err != nil { // #nosec G301 -- evidence is for others to read
-				return wrongUse(fmt.Errorf("--out: %w", err))
-			}
-			fmt.Fprintf(env.stderr, "%s:\n", c.name())
+	for _, one := range searches {
+		if len(searches) > 1 {
+			fmt.Fprintf(env.stderr, "%s:\n", one.name())
 		}
-		p := &prober{binary: binary, script: f.script, dir: dir, contract: agreed, env: map[string]string{}, idleWait: f.idleWait, log: env.stderr}
-		for _, variables := range []map[string]string{f.env, c.env} {
-			for name, value := range variables {
-				p.env[name] = value
-			}
-		}
-		result, err := f.search(ctx, env, options, p)
-		if err != nil {
+		if err := f.search(ctx, env, one); err != nil {
 			if ctx.Err() != nil {
 				return withExit(errors.New("interrupted; run the same command again and the search goes on"), ExitInconclusive)
 			}
 
-			return err
+			return wrongUse(err)
 		}
-		found = append(found, searched{Workload: c.workload, Arrival: c.arrival, burstiness: c.env["LLM_BURSTINESS"], Result: result})
 	}
 
-	return f.finish(env, agreed, found)
+	return f.finish(env, searches)
+}
+
+// searching is one search: what it is about, how it is run, and what it found.
+type searching struct {
+	cell
+	prober  *prober
+	options capacity.Options
+	result  capacity.Result
+}
+
+// prepare reads what one search needs, before any of them begins.
+func (f *capacityFlags) prepare(env environment, c cell, several bool, binary string) (*searching, error) {
+	p := &prober{binary: binary, script: f.script, dir: f.out, env: map[string]string{}, idleWait: f.idleWait, log: env.stderr}
+	if several {
+		p.dir = filepath.Join(f.out, c.name())
+	}
+	maps.Copy(p.env, f.variables)
+	maps.Copy(p.env, c.env)
+	var err error
+	if p.contract, err = f.agreed(env, p.env); err != nil {
+		return nil, err
+	}
+	one := &searching{cell: c, prober: p}
+	one.options, err = f.options(p.contract)
+
+	return one, err
+}
+
+// own is an error for a directory that holds something else than a search: its files would be taken for the search's, and
+// replaced.
+func own(dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, capacity.StateFile)); err == nil {
+		return nil
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err //nolint:wrapcheck // names the directory
+	}
+	for _, entry := range entries {
+		name := entry.Name()
+		if name == results.RunFile || name == capacityFile || strings.HasPrefix(name, "probe-") || strings.HasPrefix(name, proofDir) {
+			return fmt.Errorf("--out: %s holds %s and no search (no %s): a search would replace what is not its own; name another directory",
+				dir, name, capacity.StateFile)
+		}
+	}
+
+	return nil
 }
 
 // warnOfShortProbes tells of rates that are not tried, because no probe could pass at them.
@@ -110,40 +150,61 @@ func lock(dir string) (unlock func(), err error) {
 }
 
 // search runs or resumes one search and keeps its state and result.
-func (f *capacityFlags) search(ctx context.Context, env environment, options capacity.Options, p *prober) (capacity.Result, error) {
-	var err error
-	if options.Fingerprint, err = p.fingerprint(); err != nil {
-		return capacity.Result{}, err
+func (f *capacityFlags) search(ctx context.Context, env environment, one *searching) error {
+	p := one.prober
+	if err := os.MkdirAll(p.dir, 0o755); err != nil { // #nosec G301 -- evidence is for others to read
+		return fmt.Errorf("--out: %w", err)
+	}
+	if err := own(p.dir); err != nil {
+		return err
 	}
 	state, err := capacity.LoadState(p.dir)
 	if err != nil {
-		return capacity.Result{}, wrongUse(err)
+		return err //nolint:wrapcheck // names the file
 	}
+	one.options.Seed = f.seedOf(one, state)
+	if one.options.Fingerprints, err = p.fingerprints(ctx, one.options.Min); err != nil {
+		return err
+	}
+	warnOfShortProbes(env, one.options)
 	if len(state.Probes) > 0 {
 		fmt.Fprintf(env.stderr, "  resuming after %d probes\n", len(state.Probes))
 	}
-	result, err := capacity.Search(ctx, options, p.run, state, func(progress capacity.Progress) error {
+	one.result, err = capacity.Search(ctx, one.options, p.run, state, func(progress capacity.Progress) error {
 		showProgress(env, progress)
-		if progress.Last == nil {
-			return nil
-		}
 
 		return progress.State.Save(p.dir)
 	})
 	if err != nil {
-		return result, wrongUse(err)
+		return err //nolint:wrapcheck // says which probe
 	}
-	if f.proveClient {
-		if err := p.proveClient(ctx, env, &result); err != nil {
-			return result, wrongUse(err)
-		}
+	if len(one.result.Probes) == 0 {
+		return fmt.Errorf("the budget (--max-time, --max-cost) allows no probe: the first one takes up to %s",
+			roughly(one.options.FullSeconds+one.options.OverheadSeconds))
 	}
-	content, err := result.JSON()
+	if err := p.proveClient(ctx, env, &one.result, f.proveClient); err != nil {
+		return err
+	}
+	content, err := one.result.JSON()
 	if err != nil {
-		return result, err //nolint:wrapcheck // nothing to add
+		return err //nolint:wrapcheck // nothing to add
 	}
 
-	return result, results.WriteFile(filepath.Join(p.dir, capacityFile), content) //nolint:wrapcheck // names the file
+	return results.WriteFile(filepath.Join(p.dir, capacityFile), content) //nolint:wrapcheck // names the file
+}
+
+// seedOf is the seed of a search. Unless one is named it is drawn, and kept: another search of the same service must not
+// send the prompts that its prefix cache holds. Each search of an envelope has its own.
+func (f *capacityFlags) seedOf(one *searching, state *capacity.State) uint64 {
+	seed := f.seed
+	if !f.seedGiven {
+		if state.Schema != "" {
+			return state.Options.Seed
+		}
+		seed = rand.Uint64() // #nosec G404 -- it decides arrivals and prompts, and keeps no secret
+	}
+
+	return arrival.Derive(seed, one.name())
 }
 
 func showProgress(env environment, p capacity.Progress) {
@@ -190,17 +251,16 @@ func bracketText(low, high float64) string {
 	return end(low) + " to " + end(high)
 }
 
-// searched is the answer for one workload under one arrival process.
-type searched struct {
-	Workload   string `json:"workload,omitempty"`
-	Arrival    string `json:"arrival,omitempty"`
-	burstiness string
+// answer is what a search prints as JSON.
+type answer struct {
+	Workload string `json:"workload,omitempty"`
+	Arrival  string `json:"arrival,omitempty"`
 	capacity.Result
 }
 
 // envelopeOf joins the answers, and says what they hold for: the contract's decision, and what the probes ran with.
-func envelopeOf(agreed *contract.Contract, in *report.Input, found []searched) (*capacity.Envelope, error) {
-	configuration := map[string]string{}
+func envelopeOf(in *report.Input, found []*searching) (*capacity.Envelope, error) {
+	configuration, agreed := map[string]string{}, found[0].prober.contract
 	if len(agreed.Decision) > 0 {
 		var decision map[string]json.RawMessage
 		if err := json.Unmarshal(agreed.Decision, &decision); err != nil {
@@ -224,9 +284,9 @@ func envelopeOf(agreed *contract.Contract, in *report.Input, found []searched) (
 		envelope.Labels = append(envelope.Labels, in.Runs[i].Info.Labels...)
 	}
 	envelope.Labels = report.JoinLabels(envelope.Labels)
-	for i := range found {
-		entry := capacity.EnvelopeEntry{Workload: found[i].Workload, Arrivals: found[i].Arrival, Result: found[i].Result}
-		if k, err := strconv.ParseFloat(found[i].burstiness, 64); err == nil {
+	for _, one := range found {
+		entry := capacity.EnvelopeEntry{Workload: one.workload, Arrivals: one.arrival, Result: one.result}
+		if k, err := strconv.ParseFloat(one.env["LLM_BURSTINESS"], 64); err == nil {
 			entry.Burstiness = &k
 		}
 		envelope.Entries = append(envelope.Entries, entry)
@@ -236,12 +296,21 @@ func envelopeOf(agreed *contract.Contract, in *report.Input, found []searched) (
 }
 
 // finish writes and prints what was found, and turns it into an exit code.
-func (f *capacityFlags) finish(env environment, agreed *contract.Contract, found []searched) error {
-	in, err := report.Collect([]string{f.out})
+func (f *capacityFlags) finish(env environment, found []*searching) error {
+	var evidence []string // of these searches, and of nothing else that may lie there
+	for _, one := range found {
+		for i := range one.result.Probes {
+			evidence = append(evidence, filepath.Join(one.prober.dir, one.result.Probes[i].Dir))
+		}
+		if proof := one.result.ClientProof; proof != nil {
+			evidence = append(evidence, filepath.Join(one.prober.dir, proof.Dir))
+		}
+	}
+	in, err := report.Collect(evidence)
 	if err != nil {
 		return wrongUse(err)
 	}
-	envelope, err := envelopeOf(agreed, &in, found)
+	envelope, err := envelopeOf(&in, found)
 	if err != nil {
 		return err
 	}
@@ -259,7 +328,7 @@ func (f *capacityFlags) finish(env environment, agreed *contract.Contract, found
 	}
 	switch {
 	case f.asJSON && len(found) == 1:
-		err = printJSON(env.stdout, found[0])
+		err = printJSON(env.stdout, answer{found[0].workload, found[0].arrival, found[0].result})
 	case f.asJSON:
 		err = printJSON(env.stdout, envelope)
 	default:
@@ -276,18 +345,18 @@ func (f *capacityFlags) finish(env environment, agreed *contract.Contract, found
 }
 
 // printAnswer prints the verdict that the answer of a single search rests on.
-func (f *capacityFlags) printAnswer(env environment, found []searched) error {
+func (f *capacityFlags) printAnswer(env environment, found []*searching) error {
 	if len(found) != 1 {
 		return nil
 	}
-	answer, ok := found[0].Answer()
+	answer, ok := found[0].result.Answer()
 	if !ok {
 		return nil
 	}
 	dir := filepath.Join(f.out, answer.Dir)
 	judged, err := verdict.Read(dir)
 	if err != nil {
-		return err //nolint:wrapcheck // names the file
+		return wrongUse(err)
 	}
 	fmt.Fprintf(env.stdout, "%s, at %.4g requests/s:\n", dir, answer.Rate)
 	if _, err := env.stdout.Write(report.Text(judged, env.colour)); err != nil {
@@ -299,10 +368,11 @@ func (f *capacityFlags) printAnswer(env environment, found []searched) error {
 }
 
 // printSearches is the table for people.
-func printSearches(w io.Writer, found []searched) error {
+func printSearches(w io.Writer, found []*searching) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(out, "workload\tarrivals\tSafe QPS\t\tbroke first\tknee\tmargin\toutput tokens/s\tprobes\ttime")
-	for _, s := range found {
+	for _, one := range found {
+		s := &one.result
 		safe, state := "none", strings.ReplaceAll(string(s.Status), "_", " ")
 		switch {
 		case s.SafeQPS == nil:
@@ -320,17 +390,17 @@ func printSearches(w io.Writer, found []searched) error {
 		if s.Margin != nil {
 			margin = fmt.Sprintf("%.0f%%", 100**s.Margin)
 		}
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", orDash(s.Workload), orDash(s.Arrival), safe, state,
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", orDash(one.workload), orDash(one.arrival), safe, state,
 			orDash(s.LimitingCriterion), knee, margin, numberOrDash(s.OutputTokensPerSecond), len(s.Probes),
 			(time.Duration(s.ElapsedSeconds) * time.Second).Round(time.Second))
 	}
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("printing the result: %w", err)
 	}
-	for _, s := range found {
-		about := ""
-		if name := strings.Trim(s.Workload+" "+s.Arrival, " "); name != "" && len(found) > 1 {
-			about = name + ": "
+	for _, one := range found {
+		s, about := &one.result, ""
+		if len(found) > 1 {
+			about = one.name() + ": "
 		}
 		if s.Cost != nil {
 			fmt.Fprintf(w, "%sthe search cost %.2f at the given price\n", about, *s.Cost)
@@ -361,13 +431,16 @@ func numberOrDash(v *float64) string {
 
 var errNoRatePasses = errors.New("no rate in the range passes")
 
-func exitOfSearches(found []searched) error {
+// exitOfSearches is 0 only where every search came to its end with a confirmed answer.
+func exitOfSearches(found []*searching) error {
 	undecided := false
-	for _, c := range found {
+	for _, one := range found {
+		r := &one.result
+		ended := r.Status == capacity.Found || r.Status == capacity.AboveRange
 		switch {
-		case c.Status == capacity.BelowRange:
+		case r.Status == capacity.BelowRange:
 			return withExit(errNoRatePasses, ExitFail)
-		case !c.Confirmed, c.ClientProof != nil && c.ClientProof.Limited:
+		case !ended, !r.Confirmed, r.ClientProof != nil && r.ClientProof.Limited:
 			undecided = true
 		}
 	}

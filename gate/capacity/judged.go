@@ -11,7 +11,7 @@ import (
 // FromVerdict takes what a search needs from the verdict on a probe. The caller adds what a verdict does not know:
 // Seconds, StoppedEarly, Recovered, MeanInFlight.
 func FromVerdict(v *verdict.Result) ProbeResult {
-	r := ProbeResult{Verdict: v.Verdict}
+	r := ProbeResult{Verdict: v.Verdict, Warnings: v.Warnings, WarmCache: v.Prefix != nil && v.Prefix.Warm}
 	r.LimitingCriterion, r.Pressure = limiting(v)
 	r.Needed = needed(v)
 	for i := range v.Phases {
@@ -53,6 +53,14 @@ func limiting(v *verdict.Result) (string, *float64) {
 		p := pressure(c)
 		if name == "" || (p != nil && (worst == nil || *p > *worst)) {
 			name, worst = c.Name, p
+		}
+	}
+	if name == StoppedEarlyRule && v.Aborted != nil { // the rule saw a criterion that had certainly failed
+		saw, _, _ := strings.Cut(v.Aborted.Saw, ": ")
+		for i := range v.Criteria {
+			if v.Criteria[i].Name == saw {
+				return saw, pressure(&v.Criteria[i])
+			}
 		}
 	}
 	return name, worst

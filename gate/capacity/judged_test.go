@@ -75,3 +75,24 @@ func TestFromVerdictOfAnOpenOne(t *testing.T) {
 	v.Criteria[1].Needed = nil
 	require.Nil(t, FromVerdict(v).Needed, "one criterion cannot say")
 }
+
+// A probe that was stopped early failed by the criterion that the rule saw, not by the rule.
+func TestTheLimitingCriterionOfAProbeThatWasStoppedEarly(t *testing.T) {
+	v := &verdict.Result{
+		Verdict: verdict.Fail,
+		Aborted: &results.Aborted{Rule: StoppedEarlyRule, Saw: "ttft_p75: 40 of 41 over the limit: certain"},
+		Prefix:  &verdict.PrefixCache{Warm: true}, Warnings: []string{"warm cache"},
+		Criteria: []verdict.Criterion{
+			criterion("ttft_p75", "<= 300ms", 300, 900, "ms", verdict.Inconclusive),
+			{Name: StoppedEarlyRule, Section: "abort", Verdict: verdict.Fail},
+		},
+	}
+	r := FromVerdict(v)
+	require.Equal(t, "ttft_p75", r.LimitingCriterion)
+	require.InDelta(t, 3, *r.Pressure, 1e-9)
+	require.True(t, r.WarmCache)
+	require.Equal(t, []string{"warm cache"}, r.Warnings)
+
+	v.Aborted.Saw = "something else"
+	require.Equal(t, StoppedEarlyRule, FromVerdict(v).LimitingCriterion)
+}

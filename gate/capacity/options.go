@@ -3,7 +3,9 @@ package capacity
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -35,8 +37,9 @@ type Options struct {
 
 	// Seed is what the probes' own seeds are derived from.
 	Seed uint64 `json:"seed,omitempty"`
-	// Fingerprint identifies contract, script, workload and service: a search is only resumed with the same one.
-	Fingerprint string `json:"fingerprint,omitempty"`
+	// Fingerprints identify script, contract and whatever else the answer holds for, each by what it is called: a search is
+	// only resumed with the same ones.
+	Fingerprints map[string]string `json:"fingerprints,omitempty"`
 
 	// MaxProbes bounds the number of probes, extensions and confirmations included; 0 means 10.
 	MaxProbes int `json:"max_probes,omitempty"`
@@ -59,6 +62,9 @@ const (
 	defaultScreenLength = 0.15
 	defaultMaxProbes    = 10
 )
+
+// highestRate is the most requests per second that a search is for.
+const highestRate = 1e6
 
 // withDefaults fills in what was left at zero.
 func (o Options) withDefaults() Options {
@@ -87,7 +93,7 @@ func (o Options) Validate() error {
 		}
 	}
 	need(o.Min > 0 && finite(o.Min), "min is %v, expected a rate above 0", o.Min)
-	need(o.Max > o.Min && finite(o.Max), "max is %v, expected a rate above min (%v)", o.Max, o.Min)
+	need(o.Max > o.Min && o.Max <= highestRate, "max is %v, expected a rate above min (%v), up to %.0f", o.Max, o.Min, highestRate)
 	need(o.Tolerance >= 0.001 && o.Tolerance <= 0.5, "tolerance is %v, expected 0.001 to 0.5", o.Tolerance)
 	need(o.Estimate >= 0 && finite(o.Estimate), "estimate is %v, expected a rate, or 0 for none", o.Estimate)
 	need(o.FullSeconds > 0 && finite(o.FullSeconds), "full_seconds is %v, expected more than 0", o.FullSeconds)
@@ -166,16 +172,21 @@ func (o Options) differs(p Options) error {
 		{"min_requests", o.MinRequests == p.MinRequests},
 		{"fixed_lengths", o.FixedLengths == p.FixedLengths},
 		{"seed", o.Seed == p.Seed},
-		{"fingerprint", o.Fingerprint == p.Fingerprint},
 	} {
 		if !field.same {
 			names = append(names, field.name)
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(o.Fingerprints)) {
+		if o.Fingerprints[name] != p.Fingerprints[name] {
+			names = append(names, name)
+		}
+	}
 	if names == nil {
 		return nil
 	}
-	return fmt.Errorf("capacity: the stored search is another one: it differs in %s", strings.Join(names, ", "))
+	return fmt.Errorf("capacity: the stored search is another one: it differs in %s; put that back, or begin in another directory",
+		strings.Join(names, ", "))
 }
 
 // LittleRate is the rate at which a closed loop with so many requests in flight completes them, by Little's law

@@ -25,8 +25,9 @@ const (
 
 // ProbeRequest asks for one probe.
 type ProbeRequest struct {
-	// N counts from 1. A probe that was interrupted is asked for again with the same N.
-	N int `json:"n"`
+	// N counts from 1. A probe that was interrupted is asked for again with the same N, and with the number of the attempt.
+	N       int `json:"n"`
+	Attempt int `json:"attempt,omitempty"`
 	// Rate is in requests per second.
 	Rate    float64 `json:"rate"`
 	Purpose Purpose `json:"purpose"`
@@ -38,7 +39,7 @@ type ProbeRequest struct {
 	Extends int `json:"extends,omitempty"`
 	// Repeats is the number of the INVALID probe that this one repeats; 0 for none.
 	Repeats int `json:"repeats,omitempty"`
-	// Seed is for the arrivals of this probe; a function of Options.Seed and N.
+	// Seed is for the arrivals of this probe; a function of Options.Seed, N and Attempt.
 	Seed uint64 `json:"seed"`
 	// Dir is the name of the probe's directory within that of the search, such as "probe-03".
 	Dir string `json:"dir"`
@@ -75,6 +76,10 @@ type ProbeResult struct {
 	Seconds float64 `json:"seconds"`
 	// StoppedEarly says why the probe ended before its planned length; "" where it did not.
 	StoppedEarly string `json:"stopped_early,omitempty"`
+	// WarmCache: the service's prefix cache held prompts of this probe from before it began, so its latencies are too good.
+	WarmCache bool `json:"warm_cache,omitempty"`
+	// Warnings of the verdict.
+	Warnings []string `json:"warnings,omitempty"`
 	// Recovered says whether the service came back to its idle state afterwards; absent where it cannot be seen.
 	Recovered *bool `json:"recovered,omitempty"`
 	// Note is for people.

@@ -265,6 +265,7 @@ func (r *Result) notes(o Options, low, high *level) {
 	}
 	r.noteReversals()
 	r.noteUneven()
+	r.noteWarm()
 	for _, v := range r.Violations {
 		r.note("%s failed (probe %d), although %s passed (probe %d): the lower rate decides",
 			rate(v.FailedRate), v.FailedProbe, rate(v.PassedRate), v.PassedProbe)
@@ -288,12 +289,28 @@ func (r *Result) noteUneven() {
 		"this part of it", answer.N, rate(*answer.OfferedRate), rate(answer.Rate))
 }
 
+// noteWarm takes the confirmation from an answer that the prefix cache gave, and tells of the verdict's warnings.
+func (r *Result) noteWarm() {
+	answer, ok := r.Answer()
+	if !ok {
+		return
+	}
+	for _, warning := range answer.Warnings {
+		r.note("the verdict of probe %d, which the answer rests on, warns: %s", answer.N, warning)
+	}
+	if answer.WarmCache {
+		r.Confirmed = false
+		r.note("the answer is not confirmed, since the prefix cache knew the prompts of probe %d: the script has to take its "+
+			"seed from LLM_SEED, and nobody else may have sent them", answer.N)
+	}
+}
+
 // noteReversals tells of rates that passed a probe and did not pass a later one.
 func (r *Result) noteReversals() {
 	for i := range r.Probes {
 		for j := i + 1; j < len(r.Probes); j++ {
 			a, b := &r.Probes[i], &r.Probes[j]
-			if a.Rate == b.Rate && a.Verdict == verdict.Pass && b.Verdict != verdict.Pass {
+			if a.Rate == b.Rate && a.Verdict == verdict.Pass && b.Verdict != verdict.Pass && b.Verdict != verdict.Invalid {
 				r.note("%s passed probe %d (%s of the full length) and was %s in probe %d (%s): the later one decides",
 					rate(a.Rate), a.N, percent(a.Length), b.Verdict, b.N, percent(b.Length))
 			}

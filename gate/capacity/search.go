@@ -16,7 +16,7 @@ type Progress struct {
 	Next *ProbeRequest
 	// Last is the probe that has just ended; nil when one is about to run.
 	Last *Record
-	// State is the search so far. It is what has to be stored after each probe.
+	// State is the search so far. It is what has to be stored each time.
 	State *State
 	// Low has passed, High has not; 0 where no probe says so.
 	Low, High float64
@@ -57,6 +57,7 @@ func Search(
 		if status != "" {
 			return newResult(options, state.Probes, status), nil
 		}
+		state.begin(&request)
 		if err := onProgress(p.progress(state, &request, nil)); err != nil {
 			return interrupted(err)
 		}

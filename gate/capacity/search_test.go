@@ -538,6 +538,10 @@ func TestResumesWithTheSameAnswer(t *testing.T) {
 			state := cutAfter(t, o, s, cut)
 			got, err := Search(context.Background(), o, s.probe, state, nil)
 			require.NoError(t, err)
+			again := &got.Probes[cut] // the one that was cut
+			require.Equal(t, 2, again.Attempt)
+			require.NotEqual(t, want.Probes[cut].Seed, again.Seed, "its prompts are in the prefix cache")
+			again.Attempt, again.Seed = 0, want.Probes[cut].Seed
 			require.Equal(t, want, got)
 		}
 	})
@@ -574,7 +578,7 @@ func TestStateIsStoredAndBelongsToOneSearch(t *testing.T) {
 	s := ideal{limit: 20, capacity: 22, slope: 10}
 	ctx, cancel := context.WithCancel(context.Background())
 	o := wide()
-	o.Fingerprint = "sha256:1"
+	o.Fingerprints = map[string]string{"the script": "1", "the contract": "2"}
 	_, err = Search(ctx, o, s.probe, nil, func(p Progress) error {
 		if p.Last != nil && p.Last.N == 3 {
 			cancel()
@@ -587,9 +591,10 @@ func TestStateIsStoredAndBelongsToOneSearch(t *testing.T) {
 	require.Len(t, state.Probes, 3)
 
 	other := o
-	other.Fingerprint, other.Tolerance = "sha256:2", 0.1
+	other.Fingerprints, other.Tolerance = map[string]string{"the script": "1", "the contract": "3"}, 0.1
 	_, err = Search(context.Background(), other, s.probe, state, nil)
-	require.EqualError(t, err, "capacity: the stored search is another one: it differs in tolerance, fingerprint")
+	require.EqualError(t, err, "capacity: the stored search is another one: it differs in tolerance, the contract; "+
+		"put that back, or begin in another directory")
 	o.MaxProbes = 12 // a budget may change
 	r, err := Search(context.Background(), o, s.probe, state, nil)
 	require.NoError(t, err)
@@ -629,6 +634,19 @@ func TestAnUnevenWorkloadIsTold(t *testing.T) {
 		require.GreaterOrEqual(t, answer.Length, 1.0)
 		require.Equal(t, told, slices.ContainsFunc(r.Notes, func(n string) bool { return strings.Contains(n, "it is not even") }), share)
 	}
+}
+
+func TestAnAnswerFromAWarmCacheIsNotConfirmed(t *testing.T) {
+	r := search(t, wide(), func(ctx context.Context, q ProbeRequest) (ProbeResult, error) {
+		found, err := ideal{limit: 20, capacity: 22, slope: 10}.probe(ctx, q)
+		found.WarmCache, found.Warnings = true, []string{"warm cache: 97.5% of it"}
+		return found, err
+	})
+	require.Equal(t, Found, r.Status)
+	require.False(t, r.Confirmed)
+	joined := strings.Join(r.Notes, "\n")
+	require.Contains(t, joined, "warns: warm cache: 97.5% of it")
+	require.Contains(t, joined, "has to take its seed from LLM_SEED")
 }
 
 func TestProofOfTheClient(t *testing.T) {

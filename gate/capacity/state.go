@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/safeqps/xk6-safeqps/gate/results"
+	"github.com/safeqps/xk6-safeqps/trace/arrival"
 )
 
 // StateFile is the name of the stored state in the directory of a search.
@@ -23,6 +24,23 @@ type State struct {
 	Schema  string   `json:"schema"`
 	Options Options  `json:"options"`
 	Probes  []Record `json:"probes"`
+	// Begun is the number of the probe that was begun last, and Attempt how often that has been: more than once where the
+	// search was cut in it.
+	Begun   int `json:"begun,omitempty"`
+	Attempt int `json:"attempt,omitempty"`
+}
+
+// begin counts the attempts at a probe. A repeated one has a seed of its own: the service's prefix cache holds the prompts
+// of the attempt that was cut.
+func (s *State) begin(r *ProbeRequest) {
+	if s.Begun != r.N {
+		s.Begun, s.Attempt = r.N, 0
+	}
+	s.Attempt++
+	if s.Attempt > 1 {
+		r.Attempt = s.Attempt
+		r.Seed = arrival.DeriveIndex(r.Seed, uint64(s.Attempt)) // #nosec G115 -- a small positive number
+	}
 }
 
 // adopt makes the state one of a search with these options, or says why it is not.

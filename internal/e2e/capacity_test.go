@@ -274,11 +274,96 @@ func TestCapacityEnvelope(t *testing.T) {
 	require.Regexp(t, `by Safe QPS +3 replicas`, planned.stdout)
 }
 
-func TestAScriptThatIgnoresTheRateIsTold(t *testing.T) {
+// A script that does something else than it was asked for gives no answer, however it goes about it.
+func TestAScriptThatIgnoresTheSearchIsTold(t *testing.T) {
 	t.Parallel()
-	r := finish(t, capacityIn(t, t.TempDir(), smallEngine(t), "-e", "FIXED_RATE=10"))
+	constant := strings.NewReplacer("...workload.phases(contract.phases, { preAllocatedVUs: 40, maxVUs: 400, gracefulStop: '10s' }),",
+		"warmup: {executor: 'constant-arrival-rate', rate: 30, duration: '1s', preAllocatedVUs: 40, tags: {phase: 'warmup'}},"+
+			"steady: {executor: 'constant-arrival-rate', rate: 30, startTime: '1s', duration: contract.phases.steady, preAllocatedVUs: 40, tags: {phase: 'steady'}},",
+		"client.chat(workload.next())", "client.chat({messages: [{role: 'user', content: 'a'}], max_tokens: 8})").Replace(probed)
+	for name, c := range map[string]struct {
+		script string
+		args   []string
+		says   string
+	}{
+		"another rate":          {probed, []string{"-e", "FIXED_RATE=10"}, "it has to take its rate from __ENV.LLM_RATE"},
+		"another executor":      {constant, nil, "the script sent 30"},
+		"half of the rows":      {strings.Replace(probed, "client.chat(", "if (__ITER % 2 === 0) client.chat(", 1), nil, "% of the trace's rows sent a request"},
+		"no request":            {strings.Replace(probed, "client.chat(workload.next())", "", 1), nil, "the script sent no request"},
+		"another contract":      {strings.Replace(probed, "gate.open('./slo.yaml')", "gate.open('./other.yaml')", 1), nil, "the script's warmup phase was 2s long, 1s were asked for"},
+		"broken init code":      {"const a = ;", nil, "Unexpected token"},
+		"its own length":        {probed, []string{"-e", "LLM_STEADY=1s"}, "LLM_STEADY is what the search hands to its probes"},
+		"its own, by workload":  {probed, []string{"--workload", "w:LLM_SEED=1"}, "LLM_SEED is what the search hands to its probes"},
+		"a budget for no probe": {probed, []string{"--max-time", "1s"}, "allows no probe"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			cmd := capacityIn(t, dir, smallEngine(t), c.args...)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "script.js"), []byte(c.script), 0o600))
+			other := strings.Replace(probedContract, "warmup: 1s", "warmup: 2s", 1)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "other.yaml"), []byte(other), 0o600))
+			r := finish(t, cmd)
+			require.Equal(t, 3, r.exit, r.stderr)
+			require.Contains(t, r.stderr, c.says)
+		})
+	}
+}
+
+// Nothing that is not the search's own is replaced, and no file of the script changes unseen between two probes.
+func TestASearchKeepsToItsOwn(t *testing.T) {
+	t.Parallel()
+	dir, sim := t.TempDir(), smallEngine(t)
+	mine := filepath.Join(dir, "search", "probe-01", "mine.txt")
+	require.NoError(t, os.MkdirAll(filepath.Dir(mine), 0o700))
+	require.NoError(t, os.WriteFile(mine, []byte("mine"), 0o600))
+	r := finish(t, capacityIn(t, dir, sim))
 	require.Equal(t, 3, r.exit)
-	require.Contains(t, r.stderr, "it has to take its rate from __ENV.LLM_RATE")
+	require.Contains(t, r.stderr, "would replace what is not its own")
+	require.FileExists(t, mine)
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "search")))
+
+	one := func(change func(dir string), args ...string) ran {
+		cmd := capacityIn(t, dir, sim, append([]string{"--max-probes", "1", "-e", "TEXT=a,b=c"}, args...)...)
+		script := strings.Replace(probed, "import llm", "import './lib.js'; const text = __ENV.TEXT + __ENV.FROM_OUTSIDE;\nimport llm", 1)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "script.js"), []byte(script), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "lib.js"), []byte("export const a = 1;"), 0o600))
+		if change != nil {
+			change(dir)
+		}
+
+		return finish(t, cmd)
+	}
+	first := one(nil)
+	require.Equal(t, 2, first.exit, "one probe is no search: %s", first.stderr)
+	again := one(nil)
+	require.Equal(t, 2, again.exit)
+	require.Contains(t, again.stderr, "resuming after 1 probes")
+	changed := one(func(dir string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "lib.js"), []byte("export const a = 2;"), 0o600))
+	})
+	require.Equal(t, 3, changed.exit)
+	require.Contains(t, changed.stderr, "it differs in the script or a file that it reads; put that back")
+	other := one(nil, "-e", "TEXT=z")
+	require.Equal(t, 3, other.exit)
+	require.Contains(t, other.stderr, "it differs in the script's variables")
+}
+
+// Two searches of one service do not send the same prompts.
+func TestSearchesHaveSeedsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	sim := smallEngine(t)
+	seeds := map[uint64]bool{}
+	for range 2 {
+		dir := t.TempDir()
+		finish(t, capacityIn(t, dir, sim, "--max-probes", "1"))
+		var state capacity.State
+		readJSON(t, filepath.Join(dir, "search", capacity.StateFile), &state)
+		require.Len(t, state.Probes, 1)
+		require.False(t, state.Probes[0].WarmCache)
+		seeds[state.Probes[0].Seed] = true
+	}
+	require.Len(t, seeds, 2)
 }
 
 func TestASearchNeedsAnIdleService(t *testing.T) {

@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/safeqps/xk6-safeqps/gate/capacity"
+	"github.com/safeqps/xk6-safeqps/gate/contract"
+	"github.com/safeqps/xk6-safeqps/gate/results"
+)
+
+// arrivals are what a probe's script sent in its steady phase.
+type arrivals struct {
+	capacity.Offered
+	n         int
+	enough    bool // to tell the rate
+	distinct  map[int64]bool
+	low, high int64
+}
+
+// rows is the share of the trace's rows in the phase that sent a request; 1 where there are no rows.
+func (a *arrivals) rows() float64 {
+	if len(a.distinct) == 0 {
+		return 1
+	}
+
+	return float64(len(a.distinct)) / float64(a.high-a.low+1)
+}
+
+func arrivalsOf(run *results.Run) (*arrivals, error) {
+	var times []float64
+	a := &arrivals{distinct: map[int64]bool{}, low: math.MaxInt64, high: -1}
+	_, err := run.Requests(func(r *results.Request) error {
+		if r.Phase != string(contract.PhaseSteady) || r.Attempt > 1 {
+			return nil
+		}
+		times = append(times, float64(r.Arrival().UnixNano())/float64(time.Second))
+		if r.Row >= 0 {
+			a.distinct[r.Row] = true
+			a.low, a.high = min(a.low, r.Row), max(a.high, r.Row)
+		}
+
+		return nil
+	})
+	if err != nil {
+		return nil, err //nolint:wrapcheck // names the file
+	}
+	if a.n = len(times); a.n > 1 {
+		span := slices.Max(times) - slices.Min(times)
+		a.Offered, a.enough = capacity.OfferedRate(times, span*float64(a.n)/float64(a.n-1))
+	}
+
+	return a, nil
+}
+
+// askedFor is an error where the script did something else than it was asked for: then the probe says nothing about its
+// rate.
+func (p *prober) askedFor(run *results.Run, req capacity.ProbeRequest, came *arrivals) error {
+	if err := p.phasesAskedFor(run, req); err != nil {
+		return err
+	}
+	if came.n == 0 && run.Info.Aborted == nil {
+		return fmt.Errorf("the script sent no request in its steady phase: see %s", filepath.Join(run.Dir, logFile))
+	}
+	ids, traced := traceScenarios(run.Info.Options)
+	sent, wrong := 0.0, false
+	switch {
+	case traced: // a trace is not even, and knows its mean rate
+		const rounding, leastRows = 0.05, 0.8
+		for _, id := range ids {
+			sent += run.Info.Rates[id]
+		}
+		wrong = math.Abs(sent/req.Rate-1) > rounding
+		if share := came.rows(); !wrong && share < leastRows {
+			return fmt.Errorf("only %.0f %% of the trace's rows sent a request: every iteration has to send its own", 100*share)
+		}
+	case came.enough:
+		const gross = 0.2
+		sent, wrong = came.Rate, came.Differs(req.Rate, gross)
+	}
+	if !wrong {
+		return nil
+	}
+
+	return fmt.Errorf("the script sent %.4g requests/s, %.4g were asked for: it has to take its rate from __ENV.LLM_RATE, "+
+		"as examples/capacity.js does", sent, req.Rate)
+}
+
+// phasesAskedFor is an error where the contract of the script has other phases than the probe was to have.
+func (p *prober) phasesAskedFor(run *results.Run, req capacity.ProbeRequest) error {
+	if len(run.Info.Contract) == 0 {
+		return nil // the script opens none, and what it has of phases is its own
+	}
+	var own contract.Contract
+	if err := json.Unmarshal(run.Info.Contract, &own); err != nil {
+		return fmt.Errorf("%s: contract: %w", filepath.Join(run.Dir, results.RunFile), err)
+	}
+	for _, phase := range []struct {
+		name      string
+		ran, asks contract.Duration
+	}{
+		{"steady", own.Phases.Steady, contract.Duration(p.steady(req))},
+		{"warmup", own.Phases.Warmup, p.contract.Phases.Warmup},
+		{"recovery", own.Phases.Recovery, p.contract.Phases.Recovery},
+	} {
+		if phase.ran != phase.asks {
+			return fmt.Errorf("the script's %s phase was %s long, %s were asked for: it has to open the contract of --contract with gate.open",
+				phase.name, phase.ran, phase.asks)
+		}
+	}
+
+	return nil
+}
+
+// traceScenarios are the ids of the traces that drive a run's scenarios; false where something else drives one of them.
+func traceScenarios(options json.RawMessage) ([]string, bool) {
+	var o struct {
+		Scenarios map[string]struct {
+			Executor string `json:"executor"`
+			Trace    string `json:"trace"`
+		} `json:"scenarios"`
+	}
+	if json.Unmarshal(options, &o) != nil {
+		return nil, false
+	}
+	var ids []string
+	for _, scenario := range o.Scenarios {
+		switch {
+		case scenario.Executor == "llm-monitor":
+		case scenario.Executor == "trace-arrival-rate" && scenario.Trace != "":
+			if !slices.Contains(ids, scenario.Trace) {
+				ids = append(ids, scenario.Trace)
+			}
+		default:
+			return nil, false
+		}
+	}
+
+	return ids, len(ids) > 0
+}
