@@ -210,13 +210,18 @@ func (d *Decoder) Message() *Message {
 	m := &Message{
 		ID: d.id, Model: d.model, FinishReason: d.finish,
 		Text: textFrom(d.text), Reasoning: textFrom(d.reasoning), Refusal: textFrom(d.refusal),
-		Usage: d.counts.usage(), Vectors: d.vectors, Dimensions: d.dimensions,
+		Usage: d.counts.usage(d.saidSomething()), Vectors: d.vectors, Dimensions: d.dimensions,
 	}
 	for i := range d.calls {
 		m.ToolCalls = append(m.ToolCalls, d.calls[i].assembled())
 	}
 
 	return m
+}
+
+// saidSomething is true once there was output, of whichever answer and channel, or a tool was named.
+func (d *Decoder) saidSomething() bool {
+	return d.chunks > 0 || len(d.text) > 0 || len(d.reasoning) > 0 || len(d.refusal) > 0 || len(d.calls) > 0
 }
 
 func textFrom(b []byte) string {

@@ -322,7 +322,8 @@ func (d *Decoder) countChunkTokens(delta *Delta, reported count) {
 		return
 	}
 	// With several answers vLLM's continuous usage is that of one of them, and it does not say of which.
-	continuous := reported.known && !d.usageMissed && d.others == nil
+	counted := reported.known && reported.n > 0
+	continuous := counted && !d.usageMissed && d.others == nil
 	switch {
 	case d.tokenIDs > 0:
 		delta.Tokens = d.tokenIDs
@@ -330,6 +331,6 @@ func (d *Decoder) countChunkTokens(delta *Delta, reported count) {
 		delta.Tokens = reported.n - d.countedTokens
 	}
 	d.tokenIDs = 0
-	d.usageMissed = d.usageMissed || !reported.known
+	d.usageMissed = d.usageMissed || !counted
 	d.countedTokens = max(d.countedTokens, reported.n)
 }
