@@ -13,6 +13,9 @@ type Delta struct {
 	Output bool
 	// Text says that it carried output other than reasoning.
 	Text bool
+	// Answer is the number of the answer that the output belongs to: above 0 only where several were asked for (`n`). An
+	// event with output of more than one counts for the first of them.
+	Answer int
 	// Done says that the event was a terminal marker ([DONE], message_stop, response.completed, …).
 	Done bool
 	// Tokens is how many tokens the chunk holds, where the server says so: by token ids, or by usage that has come with

@@ -106,6 +106,10 @@ var fixtures = []recorded{
 		file: "mock_responses_zero_usage.sse", api: Responses, chunks: 2, text: "Not counted", finish: "completed",
 		id: "resp_fix11", model: "m-resp",
 	},
+	{ // two answers: the numbers are those of both together, the text is the first's
+		file: "vllm_chat_two_answers.sse", api: Chat, chunks: 4, text: "Yes, sure", finish: "length",
+		id: "chatcmpl-fix1", model: "m-vllm", prompt: intp(9), completion: intp(4),
+	},
 	{
 		file: "ollama_chat_reasoning_tools.sse", api: Chat, chunks: 2, reasoning: "Hm",
 		tools: []ToolCall{

@@ -95,7 +95,7 @@ func (d *Decoder) choice(position int, choice gjson.Result, delta *Delta) *Error
 		d.others[index] = false
 	}
 
-	keep := index == 0
+	keep, spoken := index == 0, delta.Output
 	if err := d.plainText(text, keep, delta); err != nil {
 		return err
 	}
@@ -103,6 +103,9 @@ func (d *Decoder) choice(position int, choice gjson.Result, delta *Delta) *Error
 		if err := d.part(part, keep, delta); err != nil {
 			return err
 		}
+	}
+	if delta.Output && !spoken {
+		delta.Answer = index
 	}
 
 	return d.finishChoice(index, finish)
