@@ -140,7 +140,7 @@ declare module 'k6/x/llm' {
     tpot: number | null;
     e2e: number | null;
     scheduleDelay: number | null;
-    /** The gap before each chunk but the first. */
+    /** The gap before each chunk but the first, of each answer where `n` asks for several. */
     itl: number[];
   }
 

@@ -251,6 +251,25 @@ func TestAbsentIsNotZero(t *testing.T) {
 		source, _ := seen["llm_completion_tokens"][0].Tags.Get("source")
 		require.Equal(t, "chunks", source)
 	})
+	t.Run("usage of zeros", func(t *testing.T) {
+		t.Parallel()
+		s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			write(w, delta("hello"), delta(" world"), finish, usageOf(0, 0), done)
+		})
+		v := newVU(t)
+		r := v.must(newClient(s, `cost: {prompt: 1, completion: 1}`) + `result = ` + ask)
+		require.Equal(t, map[string]any{
+			"promptTokens": nil, "completionTokens": nil, "cachedTokens": nil, "reasoningTokens": nil, "source": "chunks",
+		}, r["usage"])
+		require.Nil(t, r["cost"])
+		seen := v.seen()
+		require.NotContains(t, seen, "llm_prompt_tokens")
+		require.Equal(t, []float64{2}, values(seen["llm_completion_tokens"]))
+		counted := newVU(t).must(newClient(s, `tokenizer: "cl100k_base"`) + `result = ` + ask)["usage"].(map[string]any)
+		require.Equal(t, int64(2), counted["completionTokens"])
+		require.Equal(t, "tokenizer", counted["source"])
+		require.NotNil(t, counted["promptTokens"])
+	})
 	t.Run("one token", func(t *testing.T) {
 		t.Parallel()
 		s := serve(t, func(w http.ResponseWriter, _ *http.Request) { write(w, delta("a"), finish, usageOf(3, 1), done) })

@@ -346,9 +346,19 @@ type Since struct {
 	QueueTime      *float64 // mean, in seconds, of the requests that left the queue; nil where none did
 }
 
-// Between compares two readings. A counter that went back (a server restarted) tells nothing.
+// Between compares two readings. A counter that went back (a server restarted) tells nothing. One that appeared was 0
+// until then: many servers show a counter only from its first event on.
 func Between(before, now Reading) Since {
 	var s Since
+	if before.Engine == now.Engine {
+		for _, counter := range []**float64{
+			&before.PrefixQueries, &before.PrefixHits, &before.Preemptions, &before.QueueTimeSum, &before.QueueTimeCount,
+		} {
+			if *counter == nil {
+				*counter = new(float64)
+			}
+		}
+	}
 	queries, hits := grown(before.PrefixQueries, now.PrefixQueries), grown(before.PrefixHits, now.PrefixHits)
 	if queries != nil && hits != nil && *queries > 0 {
 		s.PrefixHitRatio = scaled(hits, 1 / *queries)

@@ -136,6 +136,25 @@ func TestBetweenTwoReadings(t *testing.T) {
 	require.Equal(t, scrape.Since{Preemptions: v(0)}, scrape.Between(now, now), "nothing looked up is no ratio of zero")
 }
 
+// A client library may show a counter from its first event on: then it was 0 before, and that event counts.
+func TestACounterThatAppearsBetweenTwoReadings(t *testing.T) {
+	t.Parallel()
+	idle := parse(t, "vllm:num_requests_waiting 0\n")
+	busy := parse(t, `vllm:num_requests_waiting 0
+vllm:prefix_cache_queries 200
+vllm:prefix_cache_hits 50
+vllm:num_preemptions_total 1
+# TYPE vllm:request_queue_time_seconds histogram
+vllm:request_queue_time_seconds_bucket{le="+Inf"} 5
+vllm:request_queue_time_seconds_sum 2
+vllm:request_queue_time_seconds_count 5
+`)
+	require.Equal(t, scrape.Since{PrefixHitRatio: v(0.25), Preemptions: v(1), QueueTime: v(0.4)}, scrape.Between(idle, busy))
+	require.Equal(t, scrape.Since{}, scrape.Between(scrape.Reading{}, busy), "what came before the first reading is not known")
+	require.Equal(t, scrape.Since{}, scrape.Between(parse(t, "tgi_queue_size 0\n"), busy), "another server")
+	require.Equal(t, scrape.Since{}, scrape.Between(busy, idle))
+}
+
 func TestCapturesOfRealServers(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join("..", "..", "..", "shared", "captures")

@@ -129,6 +129,45 @@ func TestTimelineOfAWholeAnswer(t *testing.T) {
 	require.Equal(t, ms(30), longest)
 }
 
+// Answers that are written side by side (`n` of 2) have a rhythm each. Taken as one they would seem twice as fast.
+func TestAnswersSideBySide(t *testing.T) {
+	t.Parallel()
+	of := func(answer int, text string) string {
+		return fmt.Sprintf("data: {\"choices\":[{\"index\":%d,\"delta\":{\"content\":%q}}]}\n\n", answer, text)
+	}
+	tl, msg, err := read(t, &script{pieces: []piece{
+		{ms(100), of(0, "a") + of(1, "x")},
+		{ms(20), of(0, "b")},
+		{ms(5), of(1, "y")},
+		{ms(15), of(0, "c")}, // the end of the first: 40 ms after its beginning
+		{ms(30), of(1, "z")}, // the end of the second: 70 ms after its beginning
+		{ms(1), finish + "data: {\"choices\":[],\"usage\":{\"completion_tokens\":6}}\n\n" + done},
+	}}, stream.Options{})
+	require.NoError(t, err)
+	require.Equal(t, "abc", msg.Text)
+	require.Equal(t, 6, tl.Chunks())
+	require.Equal(t, []time.Duration{ms(20), ms(25), ms(20), ms(45)}, gapsOf(tl))
+	longest, ok := tl.MaxGap()
+	require.True(t, ok)
+	require.Equal(t, ms(45), longest)
+	tpot, ok := tl.TPOT(6)
+	require.True(t, ok)
+	require.Equal(t, ms(110)/4, tpot)
+	rate, ok := tl.OutputRate(6)
+	require.True(t, ok)
+	require.InDelta(t, 4/0.110, rate, 1e-9)
+	_, ok = tl.TPOT(2)
+	require.False(t, ok, "one token each")
+
+	tl, _, err = read(t, &script{pieces: []piece{{ms(100), of(1, "x")}, {ms(20), of(0, "a")}, {ms(1), done}}}, stream.Options{})
+	require.NoError(t, err)
+	require.Empty(t, gapsOf(tl))
+	_, ok = tl.MaxGap()
+	require.False(t, ok, "one chunk each has no gap")
+	_, ok = tl.TPOT(8)
+	require.False(t, ok)
+}
+
 func TestAbsentIsNotZero(t *testing.T) {
 	t.Parallel()
 

@@ -14,6 +14,7 @@ type Timeline struct {
 	Sent time.Time
 
 	chunks    []time.Duration // since Sent
+	answers   []int           // the answer that each chunk belongs to; nil as long as there is one
 	firstText time.Duration   // since Sent; meaningful if hasText
 	hasText   bool
 	tokens    int // tokens that the server counted chunk by chunk
@@ -25,6 +26,12 @@ func (t *Timeline) chunk(d wire.Delta) {
 	at := t.lastByte.Sub(t.Sent)
 	if t.chunks == nil {
 		t.chunks = make([]time.Duration, 0, 64)
+	}
+	if d.Answer != 0 && t.answers == nil {
+		t.answers = make([]int, len(t.chunks), cap(t.chunks))
+	}
+	if t.answers != nil {
+		t.answers = append(t.answers, d.Answer)
 	}
 	t.chunks = append(t.chunks, at)
 	t.tokens += d.Tokens
@@ -82,40 +89,62 @@ func (t *Timeline) E2E() (time.Duration, bool) {
 
 // TPOT is the time per output token after the first: (last chunk − first chunk) / (completion tokens − 1). It is
 // undefined for fewer than 2 tokens, and for an answer whose tokens all came in one chunk, since then nothing of their
-// spacing was seen.
+// spacing was seen. Of several answers side by side (`n`), whose tokens the server counts together, it is the mean: their
+// times from first chunk to last, added up, over their tokens without the first of each.
 func (t *Timeline) TPOT(completionTokens int) (time.Duration, bool) {
-	span, ok := t.decodeSpan(completionTokens)
+	span, tokens, ok := t.decode(completionTokens)
 	if !ok {
 		return 0, false
 	}
 
-	return span / time.Duration(completionTokens-1), true
+	return span / time.Duration(tokens), true
 }
 
 // OutputRate is the speed of one stream in tokens per second, from first chunk to last: the reciprocal of TPOT. The
 // first token opens the span and so is not divided by it.
 func (t *Timeline) OutputRate(completionTokens int) (float64, bool) {
-	span, ok := t.decodeSpan(completionTokens)
+	span, tokens, ok := t.decode(completionTokens)
 	if !ok || span <= 0 {
 		return 0, false
 	}
 
-	return float64(completionTokens-1) / span.Seconds(), true
+	return float64(tokens) / span.Seconds(), true
 }
 
-func (t *Timeline) decodeSpan(completionTokens int) (time.Duration, bool) {
-	if completionTokens < 2 || len(t.chunks) < 2 {
-		return 0, false
+// decode is the time from first chunk to last, and the tokens that it was spent on: added up over the answers.
+func (t *Timeline) decode(completionTokens int) (span time.Duration, tokens int, ok bool) {
+	gaps := 0
+	for _, gap := range t.Gaps {
+		span += gap
+		gaps++
 	}
+	tokens = completionTokens - (len(t.chunks) - gaps) // each answer has one chunk without a gap before it
 
-	return t.chunks[len(t.chunks)-1] - t.chunks[0], true
+	return span, tokens, gaps > 0 && tokens > 0
 }
 
-// Gaps calls yield with the inter-token latency before each chunk but the first, and the time of that chunk since send.
-// Chunks that arrived in one read have a gap of zero: that is how they arrived.
+// Gaps calls yield with the inter-token latency before each chunk but the first of its answer, and the time of that
+// chunk since send. Chunks that arrived in one read have a gap of zero: that is how they arrived.
 func (t *Timeline) Gaps(yield func(at, gap time.Duration) bool) {
+	if t.answers != nil {
+		t.gapsOfEach(yield)
+
+		return
+	}
 	for i := 1; i < len(t.chunks); i++ {
 		if !yield(t.chunks[i], t.chunks[i]-t.chunks[i-1]) {
+			return
+		}
+	}
+}
+
+// gapsOfEach keeps apart the rhythms of answers that are written side by side.
+func (t *Timeline) gapsOfEach(yield func(at, gap time.Duration) bool) {
+	last := make(map[int]time.Duration)
+	for i, at := range t.chunks {
+		before, begun := last[t.answers[i]]
+		last[t.answers[i]] = at
+		if begun && !yield(at, at-before) {
 			return
 		}
 	}
@@ -126,13 +155,12 @@ func (t *Timeline) Offsets() []time.Duration { return t.chunks }
 
 // MaxGap is the longest inter-token latency.
 func (t *Timeline) MaxGap() (time.Duration, bool) {
-	if len(t.chunks) < 2 {
-		return 0, false
-	}
 	var longest time.Duration
+	gaps := 0
 	for _, gap := range t.Gaps {
 		longest = max(longest, gap)
+		gaps++
 	}
 
-	return longest, true
+	return longest, gaps > 0
 }

@@ -13,6 +13,9 @@ type Delta struct {
 	Output bool
 	// Text says that it carried output other than reasoning.
 	Text bool
+	// Answer is the number of the answer that the output belongs to: above 0 only where several were asked for (`n`). An
+	// event with output of more than one counts for the first of them.
+	Answer int
 	// Done says that the event was a terminal marker ([DONE], message_stop, response.completed, …).
 	Done bool
 	// Tokens is how many tokens the chunk holds, where the server says so: by token ids, or by usage that has come with
@@ -210,13 +213,18 @@ func (d *Decoder) Message() *Message {
 	m := &Message{
 		ID: d.id, Model: d.model, FinishReason: d.finish,
 		Text: textFrom(d.text), Reasoning: textFrom(d.reasoning), Refusal: textFrom(d.refusal),
-		Usage: d.counts.usage(), Vectors: d.vectors, Dimensions: d.dimensions,
+		Usage: d.counts.usage(d.saidSomething()), Vectors: d.vectors, Dimensions: d.dimensions,
 	}
 	for i := range d.calls {
 		m.ToolCalls = append(m.ToolCalls, d.calls[i].assembled())
 	}
 
 	return m
+}
+
+// saidSomething is true once there was output, of whichever answer and channel, or a tool was named.
+func (d *Decoder) saidSomething() bool {
+	return d.chunks > 0 || len(d.text) > 0 || len(d.reasoning) > 0 || len(d.refusal) > 0 || len(d.calls) > 0
 }
 
 func textFrom(b []byte) string {

@@ -69,7 +69,7 @@ var fixtures = []recorded{
 	},
 	{
 		file: "anthropic_messages_overloaded.sse", api: Messages, chunks: 1, text: "Half",
-		id: "msg_fix7", model: "claude-fix", prompt: intp(5), completion: intp(1),
+		id: "msg_fix7", model: "claude-fix", prompt: intp(5),
 		open: true, failure: ErrStream, message: "Overloaded",
 	},
 	{
@@ -97,6 +97,18 @@ var fixtures = []recorded{
 	{ // usage on a last chunk that has a choice, under DeepSeek's own name for cached tokens
 		file: "deepseek_chat_reasoning.sse", api: Chat, chunks: 3, text: "42", reasoning: "Let me see.", finish: "stop",
 		id: "ds-fix10", model: "deepseek-fix", prompt: intp(64), completion: intp(9), cached: intp(48), thought: intp(7),
+	},
+	{ // usage of zeros with each chunk: places that nobody filled in
+		file: "ollama_completions_broken_off.sse", api: Completions, chunks: 2, text: "Once upon",
+		id: "cmpl-718", model: "qwen-fix", open: true, failure: ErrTruncated, message: "in the middle of the answer",
+	},
+	{ // usage is reported and says nothing
+		file: "mock_responses_zero_usage.sse", api: Responses, chunks: 2, text: "Not counted", finish: "completed",
+		id: "resp_fix11", model: "m-resp",
+	},
+	{ // two answers: the numbers are those of both together, the text is the first's
+		file: "vllm_chat_two_answers.sse", api: Chat, chunks: 4, text: "Yes, sure", finish: "length",
+		id: "chatcmpl-fix1", model: "m-vllm", prompt: intp(9), completion: intp(4),
 	},
 	{
 		file: "ollama_chat_reasoning_tools.sse", api: Chat, chunks: 2, reasoning: "Hm",

@@ -27,13 +27,15 @@ type ToolCall struct {
 }
 
 // Usage counts tokens as the server reports them: nothing here is guessed, and nil means that nobody reported the
-// number. A server may well report a 0 that is not true.
+// number. A 0 for a prompt, or for a completion that holds output, is none: servers report it for what they do not count
+// (Ollama with each chunk of a completion, aimock with responses and messages).
 type Usage struct {
 	// PromptTokens counts the whole prompt, cached tokens included.
 	//
 	// Anthropic's `input_tokens` leaves out what a cache was read for and what was written to one, so there the prompt is
 	// input_tokens + cache_creation_input_tokens + cache_read_input_tokens. These numbers come spread over message_start
-	// and message_delta; they are cumulative, so of each the largest that was seen counts.
+	// and message_delta; they are cumulative, so of each the largest that was seen counts. The `output_tokens` of
+	// message_start are those written by then, and left out: of a broken answer they would be a wrong count.
 	PromptTokens *int
 	// CompletionTokens counts everything the model wrote, reasoning included.
 	CompletionTokens *int

@@ -46,6 +46,7 @@ func (d *Decoder) messagesEvent(name string, root gjson.Result, delta *Delta) *E
 	case "message_start":
 		d.identify(labelOf(member(message, "id")), labelOf(member(message, "model")))
 		d.counts.anthropic(member(message, "usage"))
+		d.counts.completion = count{} // what had been written by then, and no count of an answer that breaks off
 	case "content_block_start":
 		return d.block(blockIndex(index), block, delta)
 	case "message_delta":

@@ -95,7 +95,7 @@ func (d *Decoder) choice(position int, choice gjson.Result, delta *Delta) *Error
 		d.others[index] = false
 	}
 
-	keep := index == 0
+	keep, spoken := index == 0, delta.Output
 	if err := d.plainText(text, keep, delta); err != nil {
 		return err
 	}
@@ -103,6 +103,9 @@ func (d *Decoder) choice(position int, choice gjson.Result, delta *Delta) *Error
 		if err := d.part(part, keep, delta); err != nil {
 			return err
 		}
+	}
+	if delta.Output && !spoken {
+		delta.Answer = index
 	}
 
 	return d.finishChoice(index, finish)
@@ -322,7 +325,8 @@ func (d *Decoder) countChunkTokens(delta *Delta, reported count) {
 		return
 	}
 	// With several answers vLLM's continuous usage is that of one of them, and it does not say of which.
-	continuous := reported.known && !d.usageMissed && d.others == nil
+	counted := reported.known && reported.n > 0
+	continuous := counted && !d.usageMissed && d.others == nil
 	switch {
 	case d.tokenIDs > 0:
 		delta.Tokens = d.tokenIDs
@@ -330,6 +334,6 @@ func (d *Decoder) countChunkTokens(delta *Delta, reported count) {
 		delta.Tokens = reported.n - d.countedTokens
 	}
 	d.tokenIDs = 0
-	d.usageMissed = d.usageMissed || !reported.known
+	d.usageMissed = d.usageMissed || !counted
 	d.countedTokens = max(d.countedTokens, reported.n)
 }

@@ -174,15 +174,13 @@ var capturedStreams = []recorded{
 		id: "chatcmpl-ezqDmW69gFFPY0Lr", model: "gpt-4o",
 		open: true, failure: ErrTruncated, message: "in the middle of the answer",
 	},
-	{ // the server reports zeros, which are its own
+	{ // the server reports zeros, which are no counts
 		file: "aimock/messages_stream.body", api: Messages, chunks: 10, text: loadTesting,
 		finish: "end_turn", id: "msg_JNLbV6cj93ru6SYS", model: "claude-x",
-		prompt: intp(0), completion: intp(0),
 	},
 	{
 		file: "aimock/responses_stream.body", api: Responses, chunks: 10, text: loadTesting,
 		finish: "completed", id: "resp-yaFmP-Z_9a4tWGig", model: "gpt-4o",
-		prompt: intp(0), completion: intp(0),
 	},
 }
 

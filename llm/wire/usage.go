@@ -92,17 +92,26 @@ func (t *tokenCounts) anthropic(usage gjson.Result) {
 	})
 }
 
-func (t *tokenCounts) usage() Usage {
+// usage is what was reported; said says that there was output. No prompt, and no output, has 0 tokens: where a server
+// says so, it left open what it does not count, and so the details beside that number.
+func (t *tokenCounts) usage(said bool) Usage {
 	prompt, cached := t.prompt, firstKnown(t.cached, t.cacheRead)
 	if prompt.known {
 		prompt.n += t.cacheRead.n + t.cacheWritten.n
 	}
+	if prompt == (count{known: true}) {
+		prompt, cached = count{}, count{}
+	}
+	completion, reasoning := t.completion, t.reasoning
+	if said && completion == (count{known: true}) {
+		completion, reasoning = count{}, count{}
+	}
 
 	return Usage{
 		PromptTokens:     prompt.pointer(),
-		CompletionTokens: t.completion.pointer(),
+		CompletionTokens: completion.pointer(),
 		CachedTokens:     cached.pointer(),
-		ReasoningTokens:  t.reasoning.pointer(),
+		ReasoningTokens:  reasoning.pointer(),
 	}
 }
 
