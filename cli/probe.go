@@ -147,7 +147,7 @@ func (p *prober) k6(ctx context.Context, req capacity.ProbeRequest, dir string, 
 		planned := max(int64(req.Rate*steady.Seconds()), 1)
 		cmd.Env = append(cmd.Env, "LLM_STOP_EARLY_PLANNED="+strconv.FormatInt(planned, 10))
 	}
-	path := dir + ".log" // beside the directory, which k6 makes; scripts can say a lot, so it is not held in memory
+	path := dir + ".log"           // beside the directory, which k6 makes; scripts can say a lot, so it is not held in memory
 	output, err := os.Create(path) // #nosec G304 -- in the user's own directory
 	if err != nil {
 		return err //nolint:wrapcheck // names the file

@@ -204,7 +204,7 @@ func (c *client) announce(p *prepared, ex *Exchange) {
 
 // httpRequest is the request as k6/http would have parsed it.
 func (c *client) httpRequest(p *prepared, state *lib.State) (*httpext.ParsedHTTPRequest, error) {
-	endpoint := c.options.baseURL.JoinPath(p.api.Path())
+	endpoint := c.options.baseURL.JoinPath(p.api.Path()) // #nosec G125 -- the path is a constant
 	target, err := httpext.NewURL(endpoint.String(), endpoint.String())
 	if err != nil {
 		return nil, fmt.Errorf("llm request: %w", err)
@@ -301,7 +301,7 @@ func (c *client) settle(p *prepared, ex *Exchange, err error) {
 	ex.judge(p.request.slo)
 
 	keep := c.options.itlSampling >= 1 ||
-		rand.Float64() < c.options.itlSampling //nolint:gosec // which streams are sampled guards nothing
+		rand.Float64() < c.options.itlSampling // #nosec G404 -- which streams are sampled guards nothing
 	ex.sample(c.module.instruments, p.tags.Metadata, keep)
 
 	if ex.Outcome == OutcomeFailed && ex.ErrorType != errorInterrupted && !p.request.throw {

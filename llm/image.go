@@ -42,7 +42,7 @@ func (m *moduleInstance) image(options sobek.Value) (sobek.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := images.PNG(numbers[0], numbers[1], uint64(numbers[2])) //nolint:gosec // not negative
+	data, err := images.PNG(numbers[0], numbers[1], uint64(numbers[2])) // #nosec G115 -- not negative
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it says which image
 	}

@@ -29,7 +29,7 @@ const (
 
 // choose draws the model of a request by its number.
 func (m *modelMix) choose(kind, number uint64) string {
-	draw := rand.New(rand.NewPCG(m.seed^kind<<62, number)).Float64() //nolint:gosec // a run must repeat
+	draw := rand.New(rand.NewPCG(m.seed^kind<<62, number)).Float64() // #nosec G404 -- a run must repeat
 	for _, model := range m.models {
 		if draw < model.share {
 			return model.name
@@ -68,7 +68,7 @@ func parseModel(o *optionsOf) (name string, mix *modelMix, err error) {
 		if len(v) == 0 {
 			return "", nil, wrong("an object without models")
 		}
-		mix = &modelMix{seed: uint64(seed)} //nolint:gosec // not negative
+		mix = &modelMix{seed: uint64(seed)} // #nosec G115 -- not negative
 		total := 0.0
 		for _, model := range slices.Sorted(maps.Keys(v)) {
 			weight, ok := number(v[model])

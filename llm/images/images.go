@@ -26,17 +26,17 @@ func PNG(width, height int, seed uint64) ([]byte, error) {
 	if width < 1 || height < 1 || width > MaxSide || height > MaxSide {
 		return nil, fmt.Errorf("an image of %d×%d pixels: expected 1 to %d a side", width, height, MaxSide)
 	}
-	random := rand.New(rand.NewPCG(seed, uint64(width)<<32|uint64(height))) //nolint:gosec // must repeat; sizes are positive
+	random := rand.New(rand.NewPCG(seed, uint64(width)<<32|uint64(height))) // #nosec G404 -- must repeat; sizes are positive
 	palette := make(color.Palette, 256)
 	for i := range palette {
 		v := random.Uint32()
-		palette[i] = color.RGBA{R: uint8(v), G: uint8(v >> 8), B: uint8(v >> 16), A: 255} //nolint:gosec // bytes of a number
+		palette[i] = color.RGBA{R: uint8(v), G: uint8(v >> 8), B: uint8(v >> 16), A: 255} // #nosec G115 -- bytes of a number
 	}
 	img := image.NewPaletted(image.Rect(0, 0, width, height), palette)
 	for top := 0; top < height; top += Tile {
 		row := img.Pix[top*img.Stride : top*img.Stride+width]
 		for left := 0; left < width; left += Tile {
-			index := uint8(random.Uint32()) //nolint:gosec // a byte of a number
+			index := uint8(random.Uint32()) // #nosec G115 -- a byte of a number
 			for x := left; x < min(left+Tile, width); x++ {
 				row[x] = index
 			}

@@ -19,7 +19,7 @@ var vocabulary = [64]string{
 
 // word is the text of token i of an answer.
 func (j *job) word(i int) string {
-	w := vocabulary[mix64(j.words+uint64(i))%uint64(len(vocabulary))] //nolint:gosec // i is not negative
+	w := vocabulary[mix64(j.words+uint64(i))%uint64(len(vocabulary))] // #nosec G115 -- i is not negative
 	if i == 0 {
 		return w
 	}

@@ -229,7 +229,7 @@ func (s *Server) prepare(req apiRequest, api apiKind, number uint64) (*job, *api
 		j.words = mix64(j.words + uint64(t) + 1)
 	}
 	if req.Seed != nil {
-		j.words = mix64(j.words ^ uint64(*req.Seed)) //nolint:gosec // any bits will do for a seed
+		j.words = mix64(j.words ^ uint64(*req.Seed)) // #nosec G115 -- any bits will do for a seed
 	}
 	return j, s.planLength(j, req)
 }
@@ -327,7 +327,7 @@ func contextError(err *ContextLengthError) *apiError {
 
 // drawLength draws a lognormal length.
 func (s *Server) drawLength(seed uint64) int {
-	z := rand.New(rand.NewPCG(seed, 0x1e9)).NormFloat64() //nolint:gosec // a simulation must repeat
+	z := rand.New(rand.NewPCG(seed, 0x1e9)).NormFloat64() // #nosec G404 -- a simulation must repeat
 	n := math.Round(s.cfg.OutputMedian * math.Exp(s.cfg.OutputSigma*z))
 	return int(math.Min(math.Max(n, 1), math.MaxInt32))
 }

@@ -157,7 +157,7 @@ func embedding(input []uint32, dimensions int) []float32 {
 	for _, t := range input {
 		seed = mix64(seed + uint64(t) + 1)
 	}
-	random := rand.New(rand.NewPCG(seed, 0xe3b)) //nolint:gosec // a simulation must repeat
+	random := rand.New(rand.NewPCG(seed, 0xe3b)) // #nosec G404 -- a simulation must repeat
 	vector := make([]float32, dimensions)
 	length := 0.0
 	for i := range vector {

@@ -116,7 +116,7 @@ func (s *Sequence) content(i int) uint64 {
 	if i < len(s.contents) {
 		return s.contents[i]
 	}
-	return mix64(mix64(s.serial) + uint64(i)) //nolint:gosec // a block index is not negative
+	return mix64(mix64(s.serial) + uint64(i)) // #nosec G115 -- a block index is not negative
 }
 
 // Stats are the engine's counters and gauges, in vLLM's meaning.
@@ -167,7 +167,7 @@ func NewEngine(cfg Config) (*Engine, error) {
 	e := &Engine{
 		cfg:  cfg,
 		pool: newBlockPool(cfg.NumBlocks),
-		rng:  rand.New(rand.NewPCG(cfg.Seed, 0x5afe)), //nolint:gosec // a simulation must repeat
+		rng:  rand.New(rand.NewPCG(cfg.Seed, 0x5afe)), // #nosec G404 -- a simulation must repeat
 	}
 	e.stalls = slices.Clone(cfg.Stalls)
 	e.sortStalls()

@@ -147,7 +147,7 @@ func drawFault(faults []RandomFault, seed, n uint64) Fault {
 	if len(faults) == 0 {
 		return Fault{}
 	}
-	u := rand.New(rand.NewPCG(seed^0xfa017, n)).Float64() //nolint:gosec // a simulation must repeat
+	u := rand.New(rand.NewPCG(seed^0xfa017, n)).Float64() // #nosec G404 -- a simulation must repeat
 	for _, f := range faults {
 		if u < f.Probability {
 			return f.Fault

@@ -37,7 +37,7 @@ func mix(z uint64) uint64 {
 
 func newUnit(seed, key uint64, radix, lead int) unit {
 	return unit{
-		radix:  uint64(radix), //nolint:gosec // a radix is the size of a vocabulary, checked to be positive
+		radix:  uint64(radix), // #nosec G115 -- a radix is the size of a vocabulary, checked to be positive
 		seed:   seed,
 		stream: mix(mix(seed) ^ mix(key+golden)),
 		rest:   key,
@@ -49,7 +49,7 @@ func newUnit(seed, key uint64, radix, lead int) unit {
 // leadOf is the number of digits in base radix that hold any 64-bit key.
 func leadOf(radix int) int {
 	digits := 0
-	for rest := uint64(math.MaxUint64); rest > 0; rest /= uint64(radix) { //nolint:gosec // as in newUnit
+	for rest := uint64(math.MaxUint64); rest > 0; rest /= uint64(radix) { // #nosec G115 -- as in newUnit
 		digits++
 	}
 	return digits
@@ -63,7 +63,7 @@ func (u *unit) next() int {
 		symbol := (digit + u.passed%u.radix) % u.radix
 		u.rest /= u.radix
 		u.passed = mix(u.passed ^ (digit + 1))
-		return int(symbol) //nolint:gosec // below radix, which is an int
+		return int(symbol) // #nosec G115 -- below radix, which is an int
 	}
 	return u.random()
 }
@@ -75,14 +75,14 @@ func (u *unit) random() int {
 	u.at++
 	if u.radix <= 1<<12 {
 		if i%4 == 0 {
-			u.bits = mix(u.stream + uint64(i/4)*golden) //nolint:gosec // a position is not negative
+			u.bits = mix(u.stream + uint64(i/4)*golden) // #nosec G115 -- a position is not negative
 		}
 		symbol := (u.bits & 0xffff) * u.radix >> 16
 		u.bits >>= 16
 		return int(symbol) //nolint:gosec // below radix, which is an int
 	}
 	if i%2 == 0 {
-		u.bits = mix(u.stream + uint64(i/2)*golden) //nolint:gosec // a position is not negative
+		u.bits = mix(u.stream + uint64(i/2)*golden) // #nosec G115 -- a position is not negative
 	}
 	symbol := (u.bits & 0xffffffff) * u.radix >> 32
 	u.bits >>= 32
