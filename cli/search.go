@@ -433,19 +433,23 @@ var errNoRatePasses = errors.New("no rate in the range passes")
 
 // exitOfSearches is 0 only where every search came to its end with a confirmed answer.
 func exitOfSearches(found []*searching) error {
-	undecided := false
+	undecided := ""
 	for _, one := range found {
 		r := &one.result
 		ended := r.Status == capacity.Found || r.Status == capacity.AboveRange
 		switch {
 		case r.Status == capacity.BelowRange:
 			return withExit(errNoRatePasses, ExitFail)
-		case !ended, !r.Confirmed, r.ClientProof != nil && r.ClientProof.Limited:
-			undecided = true
+		case !r.Confirmed:
+			undecided = "the search did not come to a confirmed answer"
+		case !ended && undecided == "":
+			undecided = fmt.Sprintf("the search did not come to its end (%s): its answer is a lower bound", strings.ReplaceAll(string(r.Status), "_", " "))
+		case r.ClientProof != nil && r.ClientProof.Limited && undecided == "":
+			undecided = "the load generator had a part in the answer"
 		}
 	}
-	if undecided {
-		return withExit(errors.New("the search did not come to a confirmed answer"), ExitInconclusive)
+	if undecided != "" {
+		return withExit(errors.New(undecided), ExitInconclusive)
 	}
 
 	return nil
