@@ -11,37 +11,26 @@ import (
 	"github.com/safeqps/xk6-safeqps/gate/capacity"
 	"github.com/safeqps/xk6-safeqps/gate/contract"
 	"github.com/safeqps/xk6-safeqps/gate/results"
+	"github.com/safeqps/xk6-safeqps/trace"
 )
 
-// arrivals are what a probe's script sent in its steady phase.
+// arrivals are what came of a probe's script in its steady phase.
 type arrivals struct {
 	capacity.Offered
-	n         int
+	n, silent int  // arrivals, and those of them whose iterations sent no request
 	enough    bool // to tell the rate
-	distinct  map[int64]bool
-	low, high int64
-}
-
-// rows is the share of the trace's rows in the phase that sent a request; 1 where there are no rows.
-func (a *arrivals) rows() float64 {
-	if len(a.distinct) == 0 {
-		return 1
-	}
-
-	return float64(len(a.distinct)) / float64(a.high-a.low+1)
 }
 
 func arrivalsOf(run *results.Run) (*arrivals, error) {
 	var times []float64
-	a := &arrivals{distinct: map[int64]bool{}, low: math.MaxInt64, high: -1}
+	a := &arrivals{}
 	_, err := run.Requests(func(r *results.Request) error {
 		if r.Phase != string(contract.PhaseSteady) || r.Attempt > 1 {
 			return nil
 		}
 		times = append(times, float64(r.Arrival().UnixNano())/float64(time.Second))
-		if r.Row >= 0 {
-			a.distinct[r.Row] = true
-			a.low, a.high = min(a.low, r.Row), max(a.high, r.Row)
+		if r.Outcome == results.Dropped && r.ErrorType == string(trace.DropNoRequest) {
+			a.silent++
 		}
 
 		return nil
@@ -63,21 +52,23 @@ func (p *prober) askedFor(run *results.Run, req capacity.ProbeRequest, came *arr
 	if err := p.phasesAskedFor(run, req); err != nil {
 		return err
 	}
-	if came.n == 0 && run.Info.Aborted == nil {
-		return fmt.Errorf("the script sent no request in its steady phase: see %s", filepath.Join(run.Dir, logFile))
+	log := filepath.Join(run.Dir, logFile)
+	switch most := came.n / 5; {
+	case came.n == came.silent && run.Info.Aborted == nil:
+		return fmt.Errorf("the script sent no request in its steady phase: see %s", log)
+	case came.silent > most:
+		return fmt.Errorf("%d of %d iterations of the steady phase ended without a request: see %s", came.silent, came.n, log)
 	}
-	ids, traced := traceScenarios(run.Info.Options)
 	sent, wrong := 0.0, false
+	ids, traced := traceScenarios(run.Info.Options)
 	switch {
 	case traced: // a trace is not even, and knows its mean rate
-		const rounding, leastRows = 0.05, 0.8
+		const rounding = 0.05
 		for _, id := range ids {
 			sent += run.Info.Rates[id]
 		}
 		wrong = math.Abs(sent/req.Rate-1) > rounding
-		if share := came.rows(); !wrong && share < leastRows {
-			return fmt.Errorf("only %.0f %% of the trace's rows sent a request: every iteration has to send its own", 100*share)
-		}
+	case tookTheRate(run.Info.Options, req.Rate): // iterations may send several requests each
 	case came.enough:
 		const gross = 0.2
 		sent, wrong = came.Rate, came.Differs(req.Rate, gross)
@@ -86,8 +77,8 @@ func (p *prober) askedFor(run *results.Run, req capacity.ProbeRequest, came *arr
 		return nil
 	}
 
-	return fmt.Errorf("the script sent %.4g requests/s, %.4g were asked for: it has to take its rate from __ENV.LLM_RATE, "+
-		"as examples/capacity.js does", sent, req.Rate)
+	return fmt.Errorf("the script sent %.4g requests/s, %.4g were asked for: it has to take its rate from __ENV.LLM_RATE "+
+		"(arrivals per second, each of which may send several requests), as examples/capacity.js does", sent, req.Rate)
 }
 
 // phasesAskedFor is an error where the contract of the script has other phases than the probe was to have.
@@ -141,4 +132,30 @@ func traceScenarios(options json.RawMessage) ([]string, bool) {
 	}
 
 	return ids, len(ids) > 0
+}
+
+// tookTheRate reports that one of k6's own executors starts iterations at the rate.
+func tookTheRate(options json.RawMessage, rate float64) bool {
+	var o struct {
+		Scenarios map[string]struct {
+			Executor string  `json:"executor"`
+			Rate     float64 `json:"rate"`
+			TimeUnit string  `json:"timeUnit"`
+		} `json:"scenarios"`
+	}
+	if json.Unmarshal(options, &o) != nil {
+		return false
+	}
+	for _, scenario := range o.Scenarios {
+		unit, err := time.ParseDuration(scenario.TimeUnit)
+		if scenario.Executor != "constant-arrival-rate" || err != nil || unit <= 0 {
+			continue
+		}
+		const rounding = 0.05 // k6 takes whole numbers
+		if math.Abs(scenario.Rate/unit.Seconds()/rate-1) <= math.Max(rounding, 0.5/(rate*unit.Seconds())) {
+			return true
+		}
+	}
+
+	return false
 }

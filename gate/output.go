@@ -408,7 +408,7 @@ func (o *Output) exchange(e *llm.Exchange) {
 }
 
 func (o *Output) dropped(d *trace.Dropped) {
-	tags := d.Sample.Tags
+	tags := d.Tags
 	r := results.Request{
 		Row: int64(d.Row), Scenario: d.Scenario, Class: d.Class, Due: d.Due, Outcome: results.Dropped,
 		Phase: tag(tags, "phase"), Step: tag(tags, "step"), ErrorType: string(d.Reason),

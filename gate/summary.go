@@ -27,6 +27,9 @@ func (m *moduleInstance) handleSummary(sobek.Value) error {
 
 // summarise judges the run by its contract, keeps the verdict with the evidence, and prints it.
 func (o *Output) summarise() error {
+	if o.writer == nil { // it could not begin: what lies in the directory is another run's
+		return printTo(o.stdout, fmt.Sprintf("\nNo verdict: this run was not recorded in %s.\n", o.dir))
+	}
 	if o.contract == nil {
 		return printTo(o.stdout, fmt.Sprintf("\nNo verdict: the script has no gate.monitor(contract). The evidence is in %s:\n"+
 			"judge it with `k6 x llm gate verdict %s --contract slo.yaml`.\n", o.dir, o.dir))

@@ -67,6 +67,7 @@ func (c *client) prepare(api wire.API, value sobek.Value) (*prepared, error) {
 		return nil, fmt.Errorf("llm request: %w", err)
 	}
 
+	CountSend(c.module.vu.Context())
 	p := &prepared{
 		api: api, request: req, body: body, streamed: streamed, rpsLimit: state.RPSLimit,
 		tags: state.Tags.GetCurrentValues(), model: model, maxTokens: maxTokens(req.body),

@@ -23,6 +23,8 @@ const (
 	DropLate DropReason = "late"
 	// DropMaxDuration: the row was due after the scenario's maxDuration.
 	DropMaxDuration DropReason = "max_duration"
+	// DropNoRequest: the row's iteration ended and had sent no request: it threw, or the script left the row out.
+	DropNoRequest DropReason = "no_request"
 	// DropStopped: the test ended between the row's due time and its start.
 	DropStopped DropReason = "stopped"
 )
@@ -38,6 +40,7 @@ var dropKinds = [...]struct {
 	{DropNoVU, "no VU", "all VUs that maxVUs allows were at work: raise maxVUs, and preAllocatedVUs with it"},
 	{DropVUStarting, "VU starting", "further VUs were still being made: raise preAllocatedVUs"},
 	{DropLate, "late", "the load generator itself was behind by more than tolerance: take a faster or less busy machine, or several"},
+	{DropNoRequest, "no request", "their iterations ended without a request: see their errors above, and let every iteration send its own"},
 	{DropMaxDuration, "past maxDuration", ""},
 	{DropStopped, "stopped", ""},
 }
@@ -90,19 +93,26 @@ func (c *dropCounts) advice() string {
 	return strings.Join(parts, "; ")
 }
 
-// Dropped is a row that was offered and not started. It carries one sample of k6's own metric dropped_iterations, with
-// the scenario's tags, and what an output needs to record the row.
+// Dropped is a row that was offered and came to no request. It carries one sample of k6's own metric dropped_iterations,
+// unless its iteration was started, with the scenario's tags; and what an output needs to record the row.
 type Dropped struct {
 	Row      int
 	Due      time.Time
 	Scenario string
 	Class    string // of the row; empty if it has none
 	Reason   DropReason
-	Sample   metrics.Sample
+	Tags     *metrics.TagSet
+	Sample   metrics.Sample // of no metric for DropNoRequest
 }
 
 // GetSamples implements metrics.SampleContainer.
-func (d *Dropped) GetSamples() []metrics.Sample { return []metrics.Sample{d.Sample} }
+func (d *Dropped) GetSamples() []metrics.Sample {
+	if d.Sample.Metric == nil {
+		return nil
+	}
+
+	return []metrics.Sample{d.Sample}
+}
 
 // dropQueue takes dropped rows from the dispatcher and hands them to k6 on a goroutine of its own: k6's channel of
 // samples blocks when it is full, and a dispatcher that waits there is late for the rows that follow. The queue holds at

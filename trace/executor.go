@@ -247,19 +247,33 @@ func (r *run) handOver(j job) {
 	}
 }
 
+// silent tells of a row whose iteration sent nothing. k6 counts it as an iteration, so it is no dropped one of k6's; but a
+// service that was never asked has not answered.
+func (r *run) silent(row int, due time.Time) {
+	r.started.Add(-1)
+	d := r.dropOf(row, due, DropNoRequest)
+	d.Sample.Metric = nil
+	r.drops.add(d)
+}
+
 func (r *run) drop(row int, due time.Time, reason DropReason) {
+	r.drops.add(r.dropOf(row, due, reason))
+}
+
+func (r *run) dropOf(row int, due time.Time, reason DropReason) *Dropped {
 	r.dropped.add(reason)
 	class, tags := r.window.classOf(row), r.dropTags
 	if class != "" {
 		tags = tags.With("class", class)
 	}
-	r.drops.add(&Dropped{
-		Row: row, Due: due, Scenario: r.config.Name, Class: class, Reason: reason,
+
+	return &Dropped{
+		Row: row, Due: due, Scenario: r.config.Name, Class: class, Reason: reason, Tags: tags,
 		Sample: metrics.Sample{
 			TimeSeries: metrics.TimeSeries{Metric: r.state.Test.BuiltinMetrics.DroppedIterations, Tags: tags},
 			Time:       time.Now(), Value: 1,
 		},
-	})
+	}
 }
 
 func (e *Executor) tagsOfDrops() *metrics.TagSet {

@@ -771,6 +771,24 @@ func TestIdleWorkersLosesNobody(t *testing.T) {
 	require.True(t, s.empty())
 }
 
+// An iteration that sends nothing is an arrival that the service never saw: it is told as what it is, and not as one of
+// k6's dropped iterations.
+func TestRowsWithoutARequestAreTold(t *testing.T) {
+	t.Parallel()
+	c := every(t, time.Millisecond, 20, 20)
+	r := newRig(t, c, segment{}, func(context.Context, *goVU) error { return nil })
+	r.runner.silent = map[uint64]bool{3: true, 11: true}
+	samples, err := r.run(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []int{3, 11}, droppedRows(samples, DropNoRequest))
+	for _, s := range samples {
+		require.Empty(t, s.GetSamples())
+		require.Equal(t, "replay", s.(*Dropped).Tags.Map()["scenario"])
+	}
+	require.EqualValues(t, 20, r.state.GetFullIterationCount())
+	require.Len(t, messages(r, "2 of 20 rows were dropped: 2 because their iterations ended without a request"), 1)
+}
+
 func TestDropCounts(t *testing.T) {
 	t.Parallel()
 	var c dropCounts

@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.k6.io/k6/lib"
 	"go.k6.io/k6/metrics"
+
+	"github.com/safeqps/xk6-safeqps/llm"
 )
 
 // goRunner is a k6 runner whose iterations are a Go function: what the executor asks of a VU, without JavaScript. The
@@ -20,7 +22,8 @@ import (
 type goRunner struct {
 	lib.Runner
 	iterate   func(ctx context.Context, vu *goVU) error
-	initDelay chan struct{} // if set, making a VU takes one token
+	initDelay chan struct{}   // if set, making a VU takes one token
+	silent    map[uint64]bool // rows whose iterations send nothing
 }
 
 // goVU is one VU of it, initialized and active.
@@ -58,6 +61,9 @@ func (v *goVU) RunOnce() error {
 	}
 	defer func() { <-v.busy }()
 	v.local, v.global = v.params.GetNextIterationCounters()
+	if !v.runner.silent[v.global] {
+		llm.CountSend(v.params.RunContext)
+	}
 
 	return v.runner.iterate(v.params.RunContext, v)
 }

@@ -8,6 +8,8 @@ import (
 
 	"go.k6.io/k6/errext"
 	"go.k6.io/k6/lib"
+
+	"github.com/safeqps/xk6-safeqps/llm"
 )
 
 // job is a row that a VU is to start.
@@ -25,7 +27,8 @@ type worker struct {
 	jobs chan job
 	next *worker // below this one in the stack of idle workers
 
-	iteration Iteration // what FromContext finds
+	iteration Iteration    // what FromContext finds
+	sends     atomic.Int64 // requests of the iteration
 	local     uint64
 	begun     bool
 }
@@ -70,7 +73,7 @@ func (r *run) addVU(vu lib.InitializedVU) {
 	w := &worker{jobs: make(chan job, 1)}
 	r.activated.Add(1)
 	w.vu = vu.Activate(&lib.VUActivationParams{
-		RunContext: context.WithValue(r.ctx, iterationKey{}, &w.iteration),
+		RunContext: llm.WithSends(context.WithValue(r.ctx, iterationKey{}, &w.iteration), &w.sends),
 		Scenario:   r.config.Name,
 		Exec:       r.config.GetExec(),
 		Env:        r.config.GetEnv(),
@@ -110,6 +113,7 @@ func (r *run) start(w *worker, j job) {
 	}
 	w.iteration = Iteration{Trace: r.config.Trace, Row: j.row, Due: j.due}
 	w.local, w.begun = j.local, false
+	w.sends.Store(0)
 
 	r.started.Add(1)
 	r.busy.Add(1)
@@ -130,6 +134,9 @@ func (r *run) start(w *worker, j job) {
 	default:
 		if err != nil {
 			r.logScriptError(err)
+		}
+		if w.sends.Load() == 0 {
+			r.silent(j.row, j.due)
 		}
 		r.state.AddFullIterations(1)
 	}

@@ -119,6 +119,7 @@ var dropWords = [...]struct{ reason, words string }{
 	{"no_vu", "no VU"},
 	{"vu_starting", "VU starting"},
 	{"late", "late"},
+	{"no_request", "no request"},
 	{"max_duration", "past maxDuration"},
 	{"stopped", "at the end of the test"},
 	{"unknown", "reason not recorded"},

@@ -121,6 +121,7 @@ var dropAdvice = [...]struct{ reason, text string }{
 	{"no_vu", "because all VUs that maxVUs allows were at work: raise maxVUs, and preAllocatedVUs with it"},
 	{"vu_starting", "because further VUs were still being made: raise preAllocatedVUs"},
 	{"late", "because the load generator was behind its schedule: take a faster or less busy machine, or several"},
+	{"no_request", "since their iterations ended without a request: they threw, or the script left rows out"},
 	{dropUnknown, "and the executor does not say why; mostly no VU is free: raise preAllocatedVUs and maxVUs"},
 }
 

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -233,6 +234,45 @@ func TestResultsAreNotOverwritten(t *testing.T) {
 	require.FileExists(t, filepath.Join(dir, "precious"))
 	r = script(t, nothing, "--out", "llm="+dir+",ovrwrite")
 	require.Contains(t, r.stderr, `got the option \"ovrwrite\"`)
+}
+
+// A run that could not begin shows no verdict, least of all that of the run before it.
+func TestARefusedRunHasNoVerdict(t *testing.T) {
+	t.Parallel()
+	sim := startEngine(t, nil)
+	contract := `
+capacity_gate:
+  ttft_p95: "<= 20s"`
+	cmd, dir := gatedRun(t, contract, "-e", "URL=http://"+sim.host)
+	require.Contains(t, finish(t, cmd).stdout, "verdict: PASS")
+	again := command(t, "run", "--quiet", "--address", "", "--out", "llm="+dir, "-e", "URL=http://"+sim.host, "script.js")
+	again.Dir = filepath.Dir(dir)
+	r := finish(t, again)
+	require.NotEqual(t, 0, r.exit)
+	require.NotContains(t, r.stdout, "verdict: PASS")
+	require.Contains(t, r.stdout, "No verdict: this run was not recorded")
+	require.Contains(t, r.stderr, "is not empty")
+}
+
+// Iterations that send nothing offer no load: a service cannot pass at a rate that it never saw.
+func TestIterationsThatSendNothingMakeARunInvalid(t *testing.T) {
+	t.Parallel()
+	sim := startEngine(t, nil)
+	cmd, dir := gatedRun(t, `
+capacity_gate:
+  ttft_p95: "<= 20s"`, "-e", "URL=http://"+sim.host)
+	broken := strings.Replace(gated, "client.chat(", "if (__ITER % 2) throw new Error('my bug'); client.chat(", 1)
+	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(dir), "script.js"), []byte(broken), 0o600))
+	contract := strings.Replace(headroom, "dropped: off", `dropped: "<= 5%"`, 1)
+	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(dir), "slo.yaml"), []byte("capacity_gate: {ttft_p95: \"<= 20s\"}\n"+contract), 0o600))
+	r := finish(t, cmd)
+	judged, err := verdict.Read(dir)
+	require.NoError(t, err)
+	require.Equal(t, verdict.Invalid, judged.Verdict, r.stdout)
+	require.Equal(t, int64(320), judged.Counts.Offered)
+	require.Greater(t, judged.DroppedBy["no_request"], int64(100))
+	require.Equal(t, judged.Counts.Dropped, judged.DroppedBy["no_request"])
+	require.Contains(t, strings.Join(judged.Warnings, "\n"), "iterations ended without a request")
 }
 
 func TestWrongContractsEndTheRunAtOnce(t *testing.T) {
