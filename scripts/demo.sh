@@ -45,3 +45,9 @@ fi
 echo
 echo "What a peak of 100 requests/s would take, with one replica to spare and a fifth of headroom:"
 ./k6 x llm plan "$results" --rate 100 --gpu-hour-price 2.5 || true # exit code 2: the rate was not confirmed
+
+cat <<END
+
+Next: open $results/report.html in a browser; examples/capacity.js and examples/capacity.yaml are what ran.
+Against a service of yours: LLM_BASE_URL=https://…/v1 LLM_SERVER=https://… ./k6 x llm capacity …, as docs/tutorial.md shows.
+END

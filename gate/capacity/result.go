@@ -48,6 +48,10 @@ type Result struct {
 	// SafeQPS is the highest rate that passed at full length, below every rate that did not pass. Where none did, Confirmed
 	// is false, and SafeQPS is the highest rate that passed a shorter probe: a candidate. Absent where none passed.
 	SafeQPS *float64 `json:"safe_qps"`
+	// AskedQPS is the rate of the probe that SafeQPS rests on. SafeQPS is less where its phase saw clearly fewer arrivals:
+	// then that is the rate that passed. AnswerProbe is the number of that probe; 0 where there is none.
+	AskedQPS    *float64 `json:"asked_qps,omitempty"`
+	AnswerProbe int      `json:"answer_probe,omitempty"`
 	// Confirmed: SafeQPS passed at the contract's full length.
 	Confirmed bool `json:"confirmed"`
 	// ToleranceMet: a rate within the tolerance above SafeQPS failed, or one within half of it stayed INCONCLUSIVE.
@@ -112,15 +116,10 @@ func (r *Result) Proved(p *ClientProof) {
 
 // Answer is the probe that SafeQPS rests on; false where there is none.
 func (r *Result) Answer() (Record, bool) {
-	if r.SafeQPS == nil {
+	if r.AnswerProbe < 1 || r.AnswerProbe > len(r.Probes) {
 		return Record{}, false
 	}
-	for i := len(r.Probes) - 1; i >= 0; i-- {
-		if r.Probes[i].Rate == *r.SafeQPS && r.Probes[i].Verdict == verdict.Pass {
-			return r.Probes[i], true
-		}
-	}
-	return Record{}, false
+	return r.Probes[r.AnswerProbe-1], true
 }
 
 // JSON is the result with indentation, and a newline at its end.
@@ -147,8 +146,11 @@ func newResult(o Options, probes []Record, status Status) Result {
 	r.Bracket.Low, r.Bracket.High = bound(low), bound(high)
 	answer := confirmedLow(all, low)
 	if answer != nil {
-		safe := answer.rate
-		r.SafeQPS, r.Confirmed = &safe, answer.confirmed()
+		asked, safe := answer.rate, answer.rate
+		if came := answer.probe.OfferedRate; came != nil && *came < asked*(1-uneven) {
+			safe = *came
+		}
+		r.SafeQPS, r.AskedQPS, r.AnswerProbe, r.Confirmed = &safe, &asked, answer.probe.N, answer.confirmed()
 		r.LimitingCriterion = low.probe.LimitingCriterion
 		r.OutputTokensPerSecond = answer.probe.OutputTokensPerSecond
 		r.PromptTokensPerSecond = answer.probe.PromptTokensPerSecond
@@ -253,7 +255,7 @@ func (r *Result) notes(o Options, low, high *level) {
 	}
 	if low != nil && high != nil && !r.ToleranceMet {
 		r.note("the bracket goes from %s to %s: the tolerance of %s is not met",
-			rate(*r.SafeQPS), rate(high.rate), percent(o.Tolerance))
+			rate(*r.AskedQPS), rate(high.rate), percent(o.Tolerance))
 	}
 	if high != nil && high.status == verdict.Inconclusive {
 		needed := "and no number of requests is known to decide it"
@@ -278,15 +280,21 @@ func (r *Result) notes(o Options, low, high *level) {
 	}
 }
 
+// uneven is the share by which the arrivals of a phase may differ from the rate that was asked for.
+const uneven = 0.1
+
 // noteUneven tells where the arrivals of the answer's probe were not as many as its rate says.
 func (r *Result) noteUneven() {
-	const uneven = 0.1
 	answer, ok := r.Answer()
 	if !ok || answer.OfferedRate == nil || math.Abs(*answer.OfferedRate/answer.Rate-1) <= uneven {
 		return
 	}
-	r.note("the steady phase of probe %d had %s, and the workload as a whole %s: it is not even, so the answer holds for "+
-		"this part of it", answer.N, rate(*answer.OfferedRate), rate(answer.Rate))
+	what := "and the answer holds for this part of it"
+	if *answer.OfferedRate < answer.Rate {
+		what = "and that is the answer"
+	}
+	r.note("the steady phase of probe %d had %s where %s were asked for: the arrivals are not even, %s; a longer phase "+
+		"averages more of them", answer.N, rate(*answer.OfferedRate), rate(answer.Rate), what)
 }
 
 // noteWarm takes the confirmation from an answer that the prefix cache gave, and tells of the verdict's warnings.
