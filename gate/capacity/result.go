@@ -58,6 +58,7 @@ type Result struct {
 	Bracket           Bracket `json:"bracket"`
 
 	// Measured at SafeQPS, by the probe that the answer rests on.
+	CompletedRate         *float64                     `json:"completed_rate,omitempty"`
 	OutputTokensPerSecond *float64                     `json:"output_tokens_per_second,omitempty"`
 	PromptTokensPerSecond *float64                     `json:"prompt_tokens_per_second,omitempty"`
 	MeanInFlight          *float64                     `json:"mean_in_flight,omitempty"`
@@ -150,6 +151,7 @@ func newResult(o Options, probes []Record, status Status) Result {
 		safe := answer.rate
 		r.SafeQPS, r.Confirmed = &safe, answer.confirmed()
 		r.LimitingCriterion = low.probe.LimitingCriterion
+		r.CompletedRate = answer.probe.CompletedRate
 		r.OutputTokensPerSecond = answer.probe.OutputTokensPerSecond
 		r.PromptTokensPerSecond = answer.probe.PromptTokensPerSecond
 		r.MeanInFlight, r.Latencies = answer.probe.MeanInFlight, answer.probe.Latencies
