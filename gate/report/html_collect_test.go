@@ -278,6 +278,12 @@ func TestCollectFindsProbes(t *testing.T) {
 	}
 	require.Equal(t, []string{"chat/probe-01", "chat/probe-02", "long/probe-01"}, names)
 
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(dir, link))
+	again := collect(t, filepath.Join(dir, "long/probe-01"), dir+"/.", link)
+	require.Len(t, again.Runs, 3, "each run once, however often it is named")
+	require.Equal(t, filepath.Join(dir, "long/probe-01"), again.Runs[0].Dir)
+
 	_, err := Collect(nil)
 	require.ErrorContains(t, err, "no results directory was given")
 	_, err = Collect([]string{t.TempDir()})
