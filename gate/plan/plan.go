@@ -163,9 +163,9 @@ func (p *Plan) checkFinite() error {
 	check("the load without the spares", &p.LoadDegraded, "safe_qps of %v for a peak rate of %v", c.SafeQPS, d.PeakRate)
 	check("the number of GPUs", &p.GPUs, "GPUs per replica of %v", d.GPUsPerReplica)
 	check("the cost per day", p.CostPerDay, "a price of %v a GPU hour for %v GPUs", d.GPUHourPrice, p.GPUs)
-	const ofTokens = "mean rate of %v, price of %v a GPU hour or output_tokens_per_second of %v"
-	check("the cost per output token", p.CostPerMillionOutputTokens, ofTokens, p.meanRate(), d.GPUHourPrice, show(c.OutputTokensPerSecond))
-	check("the cost per token", p.CostPerMillionTokens, ofTokens, p.meanRate(), d.GPUHourPrice, show(c.OutputTokensPerSecond))
+	const ofSales = "mean rate of %v, price of %v a GPU hour or output_tokens_per_second of %v"
+	check("the cost per output token", p.CostPerMillionOutputTokens, ofSales, p.meanRate(), d.GPUHourPrice, show(c.OutputTokensPerSecond))
+	check("the cost per token", p.CostPerMillionTokens, ofSales, p.meanRate(), d.GPUHourPrice, show(c.OutputTokensPerSecond))
 	return errors.Join(errs...)
 }
 
