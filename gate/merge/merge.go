@@ -283,7 +283,12 @@ func joinHistograms(runs []part, w *results.Writer) error {
 func joinSeries(runs []part, w *results.Writer) error {
 	seconds := map[int64]*results.Sample{}
 	for _, run := range runs {
+		var inFlight *int64 // a second in which nothing started or ended does not say it again
 		if _, err := run.Series(func(s *results.Sample) error {
+			if s.InFlight == nil {
+				s.InFlight = inFlight
+			}
+			inFlight = s.InFlight
 			s.Time, s.Clock = run.corrected(s.Time).Round(time.Second), nil // the clock was one instance's
 			key := s.Time.Unix()
 			if into := seconds[key]; into != nil {

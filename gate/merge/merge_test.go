@@ -675,3 +675,31 @@ func TestRowsOfOtherScenariosAreOtherRows(t *testing.T) {
 	require.Zero(t, report.DuplicateRows)
 	require.Equal(t, report.Instances[0].Counts.Plus(report.Instances[1].Counts), report.Counts)
 }
+
+// An instance in which nothing started or ended in a second has as many requests in flight as before, not none.
+func TestRequestsInFlightAreHeldOverQuietSeconds(t *testing.T) {
+	t.Parallel()
+	dirs := make([]string, 2)
+	for i := range dirs {
+		dirs[i] = filepath.Join(t.TempDir(), "run")
+		w, err := results.Create(dirs[i], results.Info{Started: epoch, Segment: []string{"0:1/2", "1/2:1"}[i]}, results.Options{})
+		require.NoError(t, err)
+		for second := range 4 {
+			s := results.Sample{Time: epoch.Add(time.Duration(second) * time.Second), Phase: "steady", Client: map[string]float64{"cpu": 0.1}}
+			if i == 0 || second == 1 {
+				inFlight := int64(10 * (i + 1))
+				s.InFlight = &inFlight
+			}
+			require.NoError(t, w.Sample(s))
+		}
+		require.NoError(t, w.Close(epoch.Add(4*time.Second), nil))
+	}
+	out := filepath.Join(t.TempDir(), "merged")
+	_, err := merge.Merge(dirs, out, merge.Options{})
+	require.NoError(t, err)
+	var got []int64
+	for _, s := range series(t, out) {
+		got = append(got, *s.InFlight)
+	}
+	require.Equal(t, []int64{10, 30, 30, 30}, got)
+}
