@@ -145,8 +145,12 @@ func Compare(a, b *results.Run, o Options) (*Report, error) {
 	return r, err
 }
 
-// minBlocks is the fewest blocks that an interval rests on.
-const minBlocks = 8
+// minBlocks is the fewest blocks that an interval rests on, maxBlocks the most: blocks have to outlast an overload, and
+// memory is needed for each.
+const (
+	minBlocks = 8
+	maxBlocks = 100_000
+)
 
 // defaultBlocks is few, so that each is long against an overload: Schmeiser (Operations Research 30, 1982) finds 10 to 30
 // to be enough for an interval.
@@ -171,11 +175,12 @@ func compareSamples(a, b *sample, o Options) (*Report, error) {
 	if c.block == 0 {
 		c.block = shorter / defaultBlocks
 	}
-	c.blocks = int(shorter / c.block * (1 + 1e-9))
-	if c.blocks < minBlocks {
-		return nil, fmt.Errorf("compare: blocks of %.3g s in a phase of %.3g s are %d, expected %d or more",
-			c.block, shorter, c.blocks, minBlocks)
+	blocks := math.Floor(shorter / c.block * (1 + 1e-9))
+	if !(blocks >= minBlocks && blocks <= maxBlocks) {
+		return nil, fmt.Errorf("compare: blocks of %.3g s in a phase of %.3g s are %.6g, expected %d to %d",
+			c.block, shorter, blocks, minBlocks, maxBlocks)
 	}
+	c.blocks = int(blocks)
 	var rows []Row
 	for metric := range latencies {
 		rows = append(rows, c.quantileRows(metric)...)

@@ -193,7 +193,11 @@ func TestFewRequestsAreNotEnough(t *testing.T) {
 	o := options()
 	o.BlockSeconds = 100
 	_, err := compareSamples(a.sample(), b.sample(), o)
-	require.ErrorContains(t, err, "blocks of 100 s in a phase of 600 s are 6, expected 8 or more")
+	require.ErrorContains(t, err, "blocks of 100 s in a phase of 600 s are 6, expected 8 to 100000")
+	short := options()
+	short.BlockSeconds = 1e-9
+	_, err = compareSamples(standard().sample(), standard().sample(), short)
+	require.ErrorContains(t, err, "blocks of 1e-09 s in a phase of 600 s are 6e+11, expected 8 to 100000")
 }
 
 func TestDifferentRowsAreNotPaired(t *testing.T) {

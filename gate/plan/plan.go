@@ -121,7 +121,7 @@ func Make(c Capacity, d Demand) (*Plan, error) {
 	}
 	var err error
 	if p.BySafeQPS, err = whole(p.PlannedRate / p.UsableQPS); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: a peak rate of %v with its growth, or safe_qps of %v, cannot be meant", err, d.PeakRate, c.SafeQPS)
 	}
 	if err := p.little(); err != nil {
 		return nil, err
@@ -197,7 +197,8 @@ func (p *Plan) little() error {
 	}
 	replicas, err := whole(inFlight / (*c.MeanInFlight * (1 - p.Demand.Headroom)))
 	if err != nil {
-		return err
+		return fmt.Errorf("%w by Little's law: mean_e2e_seconds of %v, or mean_in_flight of %v, cannot be meant", err, *c.MeanE2ESeconds,
+			*c.MeanInFlight)
 	}
 	p.ByLittle = &replicas
 	expected := c.SafeQPS * *c.MeanE2ESeconds
@@ -211,7 +212,7 @@ func whole(v float64) (int, error) {
 	const rounding = 1e-9
 	n := math.Max(1, math.Ceil(v*(1-rounding)))
 	if !(n <= maxReplicas) {
-		return 0, fmt.Errorf("plan: it takes %.3g replicas, more than %d: the demand or its growth cannot be meant", v, maxReplicas)
+		return 0, fmt.Errorf("plan: it takes %.3g replicas, more than %d", v, maxReplicas)
 	}
 	return int(n), nil
 }

@@ -127,7 +127,11 @@ func TestWrongInputIsTold(t *testing.T) {
 		require.ErrorContains(t, err, text)
 	}
 	_, err = Make(replica(), Demand{PeakRate: 10, Growth: 9, Months: 12})
-	require.ErrorContains(t, err, "it takes 1e+12 replicas")
+	require.ErrorContains(t, err, "it takes 1e+12 replicas, more than 1000000: a peak rate of 10 with its growth")
+	c := replica()
+	c.MeanInFlight = ptr(1e-300)
+	_, err = Make(c, Demand{PeakRate: 10})
+	require.ErrorContains(t, err, "by Little's law: mean_e2e_seconds of 4, or mean_in_flight of 1e-300, cannot be meant")
 }
 
 func TestPeakRate(t *testing.T) {
