@@ -308,11 +308,11 @@ func TestCompareTwoServices(t *testing.T) {
 	t.Parallel()
 	fast := startEngine(t, func(c *llmtest.ServerConfig) { c.Engine.StepBase = 8 * time.Millisecond })
 	slow := startEngine(t, func(c *llmtest.ServerConfig) { c.Engine.StepBase = 24 * time.Millisecond })
-	dirs := make([]string, 0, 3)
+	dirs := make([]string, 0, 4)
 	for _, run := range []struct {
 		sim  *engine
 		rate string
-	}{{fast, "50"}, {slow, "50"}, {fast, "30"}} {
+	}{{fast, "50"}, {slow, "50"}, {fast, "30"}, {fast, "50"}} {
 		cmd, dir := gatedRun(t, "capacity_gate: {success_rate: \">= 0.5\"}\n", "-e", "URL=http://"+run.sim.host, "-e", "RATE="+run.rate)
 		r := finish(t, cmd)
 		require.Equal(t, 0, r.exit, r.stderr)
@@ -330,6 +330,10 @@ func TestCompareTwoServices(t *testing.T) {
 	back := runK6(t, "x", "llm", "compare", dirs[1], dirs[0])
 	require.Equal(t, 0, back.exit, back.stderr)
 	require.Contains(t, back.stdout, "B is better")
+
+	again := runK6(t, "x", "llm", "compare", dirs[0], dirs[3])
+	require.Equal(t, 3, again.exit, again.stdout)
+	require.Contains(t, again.stderr, "prefix cache before the run (A: 0 %, B: ", "the first run left its prompts there")
 
 	other := runK6(t, "x", "llm", "compare", dirs[0], dirs[2])
 	require.Equal(t, 3, other.exit)
