@@ -105,8 +105,20 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 			return nil
 		}
 
-		return wrongUse(fmt.Errorf("got %d arguments, expected %d: %s", len(args), len(names), strings.Join(names, " ")))
+		if len(names) == 0 {
+			return wrongUse(fmt.Errorf("got %q, expected no arguments, only flags", strings.Join(args, " ")))
+		}
+
+		return wrongUse(fmt.Errorf("got %s, expected %d: %s", argumentCount(len(args)), len(names), strings.Join(names, " ")))
 	}
+}
+
+func argumentCount(n int) string {
+	if n == 1 {
+		return "1 argument"
+	}
+
+	return fmt.Sprintf("%d arguments", n)
 }
 
 // wrongUse marks an error as the caller's.

@@ -38,7 +38,19 @@ func newPlan(env environment) *cobra.Command {
 		Example: "  k6 x llm plan search --rate 120 --headroom 20% --spares 1 --gpu-hour-price 2.5\n" +
 			"  k6 x llm plan search --trace production.jsonl --window 5m --growth 8% --months 6",
 		Args: exactArgs("SEARCH"),
-		RunE: func(_ *cobra.Command, args []string) error { return runPlan(env, args[0], f) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			// An absent flag has a meaning of its own, and zero in the API means the same. A zero that was typed is a mistake.
+			for _, given := range []struct {
+				flag  string
+				value float64
+			}{{"mean-rate", f.demand.MeanRate}, {"gpus", f.demand.GPUsPerReplica}} {
+				if cmd.Flags().Changed(given.flag) && !(given.value > 0) {
+					return wrongUse(fmt.Errorf("--%s: got %v, expected more than 0", given.flag, given.value))
+				}
+			}
+
+			return runPlan(env, args[0], f)
+		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
@@ -47,7 +59,7 @@ func newPlan(env environment) *cobra.Command {
 	flags.DurationVar(&f.window, "window", time.Minute, "length of the window that the peak of a trace is taken over")
 	flags.Float64Var(&f.demand.MeanRate, "mean-rate", 0, "mean rate over a day, for the cost per token; default: the peak, or the trace's mean")
 	flags.StringVar(&f.headroom, "headroom", "20%", "share of the Safe QPS that is left unused")
-	flags.StringVar(&f.growth, "growth", "0%", "growth of the demand per month")
+	flags.StringVar(&f.growth, "growth", "0%", "growth of the demand per month; where it is negative, today's peak counts")
 	flags.Float64Var(&f.demand.Months, "months", 0, "months that the plan has to last")
 	flags.IntVar(&f.demand.Spares, "spares", 1, "replicas that may fail at the peak: 1 is N-1")
 	flags.Float64Var(&f.demand.GPUHourPrice, "gpu-hour-price", 0, "price of a GPU hour, in any currency")
@@ -119,7 +131,7 @@ func (f *planFlags) takeTrace() error {
 		return wrongUse(fmt.Errorf("--trace %s: %w", f.trace, err))
 	}
 	if f.demand.MeanRate == 0 {
-		f.demand.MeanRate = float64(len(due)) / (due[len(due)-1] - due[0]).Seconds()
+		f.demand.MeanRate = min(plan.MeanRate(due), f.demand.PeakRate)
 	}
 
 	return nil

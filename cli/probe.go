@@ -75,7 +75,7 @@ func (p *prober) run(ctx context.Context, req capacity.ProbeRequest) (capacity.P
 	if run.Info.Aborted != nil && run.Info.Aborted.Rule != results.RuleInterrupted {
 		result.StoppedEarly = run.Info.Aborted.Saw
 	}
-	if result.MeanInFlight, err = meanInFlight(run); err != nil {
+	if result.MeanInFlight, err = run.MeanInFlight(string(contract.PhaseSteady)); err != nil {
 		return capacity.ProbeResult{}, err
 	}
 	if result.Recovered, err = p.waitForIdle(ctx); err != nil {
@@ -189,25 +189,6 @@ func lastLines(text string, n int) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 
 	return strings.Join(lines[max(len(lines)-n, 0):], "\n")
-}
-
-// meanInFlight is how many requests were in flight over the steady phase, on average.
-func meanInFlight(run *results.Run) (*float64, error) {
-	total, n := 0.0, 0.0
-	_, err := run.Series(func(s *results.Sample) error {
-		if s.Phase == string(contract.PhaseSteady) && s.InFlight != nil {
-			total += float64(*s.InFlight)
-			n++
-		}
-
-		return nil
-	})
-	if err != nil || n == 0 {
-		return nil, err //nolint:wrapcheck // names the file
-	}
-	mean := total / n
-
-	return &mean, nil
 }
 
 // waitForIdle waits until the service has nothing left to do. Without its metrics that can not be seen: nil.

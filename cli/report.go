@@ -43,7 +43,7 @@ func newReport(env environment) *cobra.Command {
 			if asJSON {
 				content, err := report.JSON(in)
 				if err != nil {
-					return err //nolint:wrapcheck // nothing to add
+					return wrongUse(err) // of what the directories hold
 				}
 				_, err = env.stdout.Write(content)
 
@@ -72,11 +72,11 @@ func newReport(env environment) *cobra.Command {
 func writeReport(dir string, in report.Input) (page string, others []string, err error) {
 	var html bytes.Buffer
 	if err := report.HTML(&html, in); err != nil {
-		return "", nil, err //nolint:wrapcheck // nothing to add
+		return "", nil, wrongUse(err) // of what the directories hold
 	}
 	data, err := report.JSON(in)
 	if err != nil {
-		return "", nil, err //nolint:wrapcheck // nothing to add
+		return "", nil, wrongUse(err) // of what the directories hold
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil { // #nosec G301 -- a report is for others to read
 		return "", nil, wrongUse(fmt.Errorf("--out: %w", err))

@@ -62,6 +62,7 @@ type Result struct {
 	Bracket           Bracket `json:"bracket"`
 
 	// Measured at SafeQPS, by the probe that the answer rests on.
+	CompletedRate         *float64                     `json:"completed_rate,omitempty"`
 	OutputTokensPerSecond *float64                     `json:"output_tokens_per_second,omitempty"`
 	PromptTokensPerSecond *float64                     `json:"prompt_tokens_per_second,omitempty"`
 	MeanInFlight          *float64                     `json:"mean_in_flight,omitempty"`
@@ -152,6 +153,7 @@ func newResult(o Options, probes []Record, status Status) Result {
 		}
 		r.SafeQPS, r.AskedQPS, r.AnswerProbe, r.Confirmed = &safe, &asked, answer.probe.N, answer.confirmed()
 		r.LimitingCriterion = low.probe.LimitingCriterion
+		r.CompletedRate = answer.probe.CompletedRate
 		r.OutputTokensPerSecond = answer.probe.OutputTokensPerSecond
 		r.PromptTokensPerSecond = answer.probe.PromptTokensPerSecond
 		r.MeanInFlight, r.Latencies = answer.probe.MeanInFlight, answer.probe.Latencies

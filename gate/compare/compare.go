@@ -123,6 +123,11 @@ func Compare(a, b *results.Run, o Options) (*Report, error) {
 		return nil, err
 	}
 	warnings = append(warnings, more...)
+	prefix, told := prefixDifference(sa.prefix, sb.prefix)
+	if differences = append(differences, prefix...); len(prefix) > 0 && !o.Force {
+		return nil, &DifferentWorkloadsError{Differences: prefix}
+	}
+	warnings = append(warnings, told...)
 	if len(sa.requests) == 0 || len(sb.requests) == 0 {
 		return nil, fmt.Errorf("compare: no requests of the phase %q: A (%s) has %d, B (%s) has %d",
 			o.Phase, a.Dir, len(sa.requests), b.Dir, len(sb.requests))
@@ -140,8 +145,12 @@ func Compare(a, b *results.Run, o Options) (*Report, error) {
 	return r, err
 }
 
-// minBlocks is the fewest blocks that an interval rests on.
-const minBlocks = 8
+// minBlocks is the fewest blocks that an interval rests on, maxBlocks the most: blocks have to outlast an overload, and
+// memory is needed for each.
+const (
+	minBlocks = 8
+	maxBlocks = 100_000
+)
 
 // defaultBlocks is few, so that each is long against an overload: Schmeiser (Operations Research 30, 1982) finds 10 to 30
 // to be enough for an interval.
@@ -166,11 +175,12 @@ func compareSamples(a, b *sample, o Options) (*Report, error) {
 	if c.block == 0 {
 		c.block = shorter / defaultBlocks
 	}
-	c.blocks = int(shorter / c.block * (1 + 1e-9))
-	if c.blocks < minBlocks {
-		return nil, fmt.Errorf("compare: blocks of %.3g s in a phase of %.3g s are %d, expected %d or more",
-			c.block, shorter, c.blocks, minBlocks)
+	blocks := math.Floor(shorter / c.block * (1 + 1e-9))
+	if !(blocks >= minBlocks && blocks <= maxBlocks) {
+		return nil, fmt.Errorf("compare: blocks of %.3g s in a phase of %.3g s are %.6g, expected %d to %d",
+			c.block, shorter, blocks, minBlocks, maxBlocks)
 	}
+	c.blocks = int(blocks)
 	var rows []Row
 	for metric := range latencies {
 		rows = append(rows, c.quantileRows(metric)...)
@@ -329,7 +339,11 @@ func (c *comparison) flowRow(name, unit string, a, b []float64, stream uint64) R
 		row.Note = "nothing flowed in one of the runs"
 		return row
 	}
-	together := c.pairs != nil && len(a) == len(b)
+	// Of two runs at the same times, one may hold a whole second more: it is in the means, and not in what is resampled.
+	together := c.pairs != nil && max(len(a), len(b))-min(len(a), len(b)) <= 1
+	if together {
+		a, b = a[:min(len(a), len(b))], b[:min(len(a), len(b))]
+	}
 	drawA := newResampler(c.o.Seed, stream, len(a), c.block)
 	drawB := newResampler(c.o.Seed, stream+sideB, len(b), c.block)
 	weightsA, weightsB := make([]float64, len(a)), make([]float64, len(b))

@@ -193,7 +193,11 @@ func TestFewRequestsAreNotEnough(t *testing.T) {
 	o := options()
 	o.BlockSeconds = 100
 	_, err := compareSamples(a.sample(), b.sample(), o)
-	require.ErrorContains(t, err, "blocks of 100 s in a phase of 600 s are 6, expected 8 or more")
+	require.ErrorContains(t, err, "blocks of 100 s in a phase of 600 s are 6, expected 8 to 100000")
+	short := options()
+	short.BlockSeconds = 1e-9
+	_, err = compareSamples(standard().sample(), standard().sample(), short)
+	require.ErrorContains(t, err, "blocks of 1e-09 s in a phase of 600 s are 6e+11, expected 8 to 100000")
 }
 
 func TestDifferentRowsAreNotPaired(t *testing.T) {
@@ -378,4 +382,103 @@ func TestOptionsAreChecked(t *testing.T) {
 		require.ErrorContains(t, err, text)
 	}
 	require.NoError(t, Options{}.Validate())
+}
+
+// cached is a run of which a share of the prompt tokens came from the prefix cache; a share below 0 is one that nobody told.
+func cached(t *testing.T, share float64, ideal *float64, tokenless bool) *results.Run {
+	t.Helper()
+	dir := t.TempDir()
+	started := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	w, err := results.Create(dir, results.Info{Started: started, Workload: "w", IdealPrefixHitRatio: ideal}, results.Options{})
+	require.NoError(t, err)
+	for i := range 300 {
+		at := started.Add(time.Duration(i) * 200 * time.Millisecond)
+		r := results.Request{
+			Row: int64(i), Phase: "steady", Due: at, Start: at, Outcome: results.OK, Prompt: results.IntOf(1000),
+			TTFT: results.Num(100 + float64(i%7)), TPOT: results.Num(10), ITLP99: results.Num(12), E2E: results.Num(500),
+		}
+		if share >= 0 {
+			r.Cached = results.IntOf(int64(math.Round(1000 * share)))
+		}
+		require.NoError(t, w.Request(&r))
+	}
+	for i := range 70 {
+		n, ended := int64(5), int64(500)
+		s := results.Sample{Time: started.Add(time.Duration(i) * time.Second), Phase: "steady", Completed: &n, CompletionTokens: &ended}
+		if i%10 == 4 {
+			s.Completed, s.CompletionTokens = new(int64), nil // a second in which nothing completed
+		}
+		if tokenless && i == 7 {
+			s.CompletionTokens = nil // five that nobody counted
+		}
+		if i >= 60 {
+			*s.Completed = 100 // the drain
+		}
+		require.NoError(t, w.Sample(s))
+	}
+	require.NoError(t, w.Close(started.Add(70*time.Second), nil))
+	run, err := results.Open(dir)
+	require.NoError(t, err)
+	return run
+}
+
+// Of two equal runs the second one is served by what the first one left in the prefix cache.
+func TestAWarmPrefixCacheIsAnotherWorkload(t *testing.T) {
+	ideal := func(v float64) *float64 { return &v }
+	o := Options{Resamples: 100}
+	for name, c := range map[string]struct {
+		a, b           float64
+		ideal          *float64
+		refusedA, want string // want is the other's share, or the warning
+	}{
+		"cold and warm":             {0, 0.975, ideal(0.01), "0 %", "96.5 %"},
+		"warm and cold":             {0.975, 0.01, ideal(0.01), "96.5 %", "0 %"},
+		"nobody told of one":        {-1, 0.975, ideal(0), "not measured", "97.5 %"},
+		"both warm, not alike":      {0.4, 0.5, ideal(0.1), "30 %", "40 %"},
+		"both warm, alike":          {0.41, 0.4, ideal(0.1), "", "held prompts from before both runs (A: 31 %, B: 30 % of the prompt tokens)"},
+		"a cache that was put on":   {0, 0.5, ideal(0.5), "", ""},
+		"within what counting does": {0, 0.02, ideal(0), "", ""},
+		"the reuse is not known":    {0, 0.4, nil, "", "of the prompt tokens 0 % of A and 40 % of B came from the prefix cache"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := cached(t, c.a, c.ideal, false), cached(t, c.b, c.ideal, false)
+			r, err := Compare(a, b, o)
+			if c.refusedA == "" {
+				require.NoError(t, err)
+				require.Empty(t, r.Differences)
+				if c.want == "" {
+					require.Empty(t, r.Warnings)
+				} else {
+					require.Len(t, r.Warnings, 1)
+					require.Contains(t, r.Warnings[0], c.want)
+				}
+				return
+			}
+			want := Difference{What: "prefix cache before the run", A: c.refusedA, B: c.want, Workload: true}
+			var different *DifferentWorkloadsError
+			require.ErrorAs(t, err, &different)
+			require.Equal(t, []Difference{want}, different.Differences)
+			forced := o
+			forced.Force = true
+			r, err = Compare(a, b, forced)
+			require.NoError(t, err)
+			require.Equal(t, []Difference{want}, r.Differences)
+			require.Contains(t, r.Warnings[len(r.Warnings)-1], "the workloads differ")
+			require.Contains(t, r.Text(), "the workload differs: prefix cache before the run (A: "+c.refusedA+", B: "+c.want+")")
+		})
+	}
+}
+
+// A second in which nothing completed has no tokens, and what completes after the last arrival is no rate of the phase.
+func TestRatesAreOfThePhaseAlone(t *testing.T) {
+	a, b := cached(t, -1, nil, false), cached(t, -1, nil, false)
+	r, err := Compare(a, b, Options{Resamples: 100})
+	require.NoError(t, err)
+	x := row(t, r, "output_tokens_per_second", "mean")
+	require.Equal(t, int64(59), x.NA, "0 to 59.8 s")
+	require.InDelta(t, 500*53.0/59, *x.A, 1e-9)
+	require.InDelta(t, 5*53.0/59, *row(t, r, "requests_per_second", "mean").A, 1e-9)
+	r, err = Compare(a, cached(t, -1, nil, true), Options{Resamples: 100})
+	require.NoError(t, err)
+	require.Equal(t, "not measured", row(t, r, "output_tokens_per_second", "mean").Note)
 }

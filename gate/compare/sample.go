@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/safeqps/xk6-safeqps/gate/results"
+	"github.com/safeqps/xk6-safeqps/gate/verdict"
 )
 
 // latencies are the metrics that are compared request by request. ITL has one value per request here, the 99th percentile
@@ -39,6 +40,8 @@ type sample struct {
 	seconds  float64
 	// completed requests and output tokens in each second; nil where the series does not have them.
 	completed, tokens []float64
+	// prefix is what came from the service's prefix cache; nil where nobody said.
+	prefix *verdict.PrefixCache
 }
 
 func read(run *results.Run, phase string) (*sample, []string, error) {
@@ -50,21 +53,21 @@ func read(run *results.Run, phase string) (*sample, []string, error) {
 	if run.Info.Aborted != nil {
 		warnings = append(warnings, run.Dir+": the run was aborted: "+run.Info.Aborted.Rule)
 	}
-	var first time.Time
+	var span results.ArrivalSpan
 	var times []time.Time
+	var tally verdict.PrefixTally
 	dropped := 0
 	_, err := run.Requests(func(r *results.Request) error {
 		if r.Phase != phase || r.Attempt > 1 {
 			return nil
 		}
 		at := r.Arrival()
-		if first.IsZero() || at.Before(first) {
-			first = at
-		}
+		span.See(at)
 		if r.Outcome == results.Dropped {
 			dropped++
 			return nil
 		}
+		tally.Add(r)
 		q := request{row: r.Row, failed: r.Outcome == results.Failed}
 		for i, metric := range latencies {
 			q.values[i] = math.NaN()
@@ -85,7 +88,7 @@ func read(run *results.Run, phase string) (*sample, []string, error) {
 		warnings = append(warnings, fmt.Sprintf("%s: %d arrivals were dropped by the load generator", run.Dir, dropped))
 	}
 	for i, at := range times {
-		s.requests[i].at = at.Sub(first).Seconds()
+		s.requests[i].at = at.Sub(span.First).Seconds()
 		s.seconds = math.Max(s.seconds, s.requests[i].at)
 	}
 	slices.SortStableFunc(s.requests, func(a, b request) int {
@@ -97,38 +100,42 @@ func read(run *results.Run, phase string) (*sample, []string, error) {
 		}
 		return 0
 	})
-	if err := s.readSeries(run, phase); err != nil {
+	if err := s.readSeries(run, phase, span, &tally); err != nil {
 		return nil, nil, err
 	}
 	return s, warnings, nil
 }
 
-// readSeries keeps a flow only where every second of the phase has it.
-func (s *sample) readSeries(run *results.Run, phase string) error {
-	noCompleted, noTokens := false, false
-	_, err := run.Series(func(x *results.Sample) error {
-		if x.Phase != phase {
-			return nil
+// readSeries keeps a flow only where it is known of every second of the phase's own time.
+func (s *sample) readSeries(run *results.Run, phase string, span results.ArrivalSpan, tally *verdict.PrefixTally) error {
+	var samples []results.Sample
+	if _, err := run.Series(func(x *results.Sample) error {
+		samples = append(samples, *x)
+		return nil
+	}); err != nil {
+		return err
+	}
+	slices.SortStableFunc(samples, func(a, b results.Sample) int { return a.Time.Compare(b.Time) })
+	if run.Info.Ended.IsZero() {
+		span.SeeStarts(samples, phase)
+	}
+	var tagged []results.Sample
+	for i := range samples {
+		if samples[i].Phase == phase && !samples[i].Time.After(span.Last) {
+			tagged = append(tagged, samples[i])
 		}
-		if x.Completed == nil {
-			noCompleted = true
-		} else {
-			s.completed = append(s.completed, float64(*x.Completed))
-		}
-		if x.CompletionTokens == nil {
-			noTokens = true
-		} else {
-			s.tokens = append(s.tokens, float64(*x.CompletionTokens))
+	}
+	s.prefix = tally.Cache(tagged, run.Info.IdealPrefixHitRatio)
+	seconds := span.WholeSeconds(samples, results.OfPhase(phase))
+	whole := func(of func(*results.Sample) *int64) []float64 {
+		if flow := results.Flow(seconds, of); len(flow) == len(seconds) {
+			return flow
 		}
 		return nil
-	})
-	if noCompleted {
-		s.completed = nil
 	}
-	if noTokens {
-		s.tokens = nil
-	}
-	return err
+	s.completed = whole(func(x *results.Sample) *int64 { return x.Completed })
+	s.tokens = whole(func(x *results.Sample) *int64 { return x.CompletionTokens })
+	return nil
 }
 
 func (s *sample) failures() int64 {

@@ -3,10 +3,12 @@ package compare
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/safeqps/xk6-safeqps/gate/results"
+	"github.com/safeqps/xk6-safeqps/gate/verdict"
 )
 
 // Difference between what two runs say about themselves.
@@ -114,6 +116,37 @@ func host(h results.Host) string {
 	}
 	return fmt.Sprintf("%s (%s/%s, %d CPUs)", h.Name, h.OS, h.Arch, h.CPUs)
 }
+
+// prefixMargin is how many hundredths of the prompt tokens two runs may differ by in what came from before them.
+const prefixMargin = 0.05
+
+// prefixDifference says where one run found its prompts in the service's prefix cache and the other did not. That is a
+// difference of the workload, as the service saw it: of two equal runs the second one is served by what the first one left.
+// What the workload's own reuse explains is none, so that a cache that was switched on can be compared. Where the reuse is
+// not known, nobody can tell, and a difference is a warning.
+func prefixDifference(a, b *verdict.PrefixCache) (differences []Difference, warnings []string) {
+	warm := func(c *verdict.PrefixCache) bool { return c != nil && c.Warm }
+	switch {
+	case warm(a) != warm(b), warm(a) && warm(b) && math.Abs(a.Before()-b.Before()) > prefixMargin:
+		return []Difference{{What: "prefix cache before the run", A: before(a), B: before(b), Workload: true}}, nil
+	case warm(a) && warm(b):
+		return nil, []string{fmt.Sprintf("the prefix cache held prompts from before both runs (A: %s, B: %s of the prompt tokens)",
+			before(a), before(b))}
+	case a == nil || b == nil || (a.Ideal != nil && b.Ideal != nil) || math.Abs(a.Measured-b.Measured) <= prefixMargin:
+		return nil, nil
+	}
+	return nil, []string{fmt.Sprintf("of the prompt tokens %s of A and %s of B came from the prefix cache, and how much the workload's own "+
+		"reuse explains is not known: it may have held prompts from before a run", percent(a.Measured), percent(b.Measured))}
+}
+
+func before(c *verdict.PrefixCache) string {
+	if c == nil {
+		return "not measured"
+	}
+	return percent(c.Before())
+}
+
+func percent(share float64) string { return fmt.Sprintf("%.3g %%", 100*share) }
 
 func workloadDifferences(all []Difference) []Difference {
 	return slices.DeleteFunc(slices.Clone(all), func(d Difference) bool { return !d.Workload })

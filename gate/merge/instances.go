@@ -3,7 +3,6 @@ package merge
 import (
 	"math/big"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/safeqps/xk6-safeqps/gate/clock"
@@ -101,10 +100,8 @@ func compareClocks(of *results.Instance, readings, reference []results.ClockRead
 func covered(instances []results.Instance) *float64 {
 	total := new(big.Rat)
 	for _, instance := range instances {
-		from, to, ok := strings.Cut(instance.Segment, ":")
-		begin, ok1 := new(big.Rat).SetString(from)
-		end, ok2 := new(big.Rat).SetString(to)
-		if !ok || !ok1 || !ok2 {
+		begin, end, ok := span(instance.Segment)
+		if !ok {
 			return nil
 		}
 		total.Add(total, end.Sub(end, begin))

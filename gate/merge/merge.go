@@ -40,9 +40,14 @@ var ErrDifferent = errors.New("the directories are not instances of one test")
 //
 // All times are by the first instance's clock, as far as the offsets of the others' were measured and are certainly not
 // zero. A second of the series is moved by whole seconds: it counts for the second that it shares the most with.
+//
+// Runs that are not of one test are ErrDifferent, evidence that would count twice is ErrTwice; then nothing is written.
 func Merge(dirs []string, out string, options Options) (Report, error) {
 	if len(dirs) < 2 {
 		return Report{}, fmt.Errorf("merge: got %d directory, expected two or more", len(dirs))
+	}
+	if err := distinctPlaces(dirs, out); err != nil {
+		return Report{}, err
 	}
 	runs := make([]*results.Run, len(dirs))
 	for i, dir := range dirs {
@@ -51,6 +56,9 @@ func Merge(dirs []string, out string, options Options) (Report, error) {
 			return Report{}, fmt.Errorf("merge: %w", err)
 		}
 		runs[i] = run
+	}
+	if err := check(runs); err != nil {
+		return Report{}, err
 	}
 	instances, err := describe(runs, options.Contract)
 	if err != nil {
@@ -61,17 +69,14 @@ func Merge(dirs []string, out string, options Options) (Report, error) {
 		parts[i] = part{Run: run, instance: &instances[i]}
 		parts[i].correctInfo()
 	}
-	info, err := joinInfo(parts)
-	if err != nil {
-		return Report{}, err
-	}
+	info := joinInfo(parts)
 	w, err := results.Create(out, info, results.Options{Overwrite: options.Overwrite})
 	if err != nil {
 		return Report{}, fmt.Errorf("merge: %w", err)
 	}
 	report := Report{Merged: results.Merged{Instances: instances, StartSkewMS: startSkew(parts), Covered: covered(instances)}}
 	err = errors.Join(
-		joinRequests(parts, w, &report.Merged),
+		joinRequests(parts, w),
 		joinHistograms(parts, w),
 		joinSeries(parts, w),
 		joinEvents(parts, w),
@@ -85,24 +90,41 @@ func Merge(dirs []string, out string, options Options) (Report, error) {
 	return report, nil
 }
 
-// joinInfo checks that the runs belong together and joins what they say of themselves.
-func joinInfo(runs []part) (results.Info, error) {
+// check is an error unless the runs are the instances of one test, each of them once.
+func check(runs []*results.Run) error {
+	if err := distinctRuns(runs); err != nil {
+		return err
+	}
+	first := runs[0]
+	for _, run := range runs[1:] {
+		for name, pair := range map[string][2]json.RawMessage{
+			"contract": {first.Info.Contract, run.Info.Contract}, "decision": {first.Info.Decision, run.Info.Decision},
+		} {
+			if !slices.Equal(pair[0], pair[1]) {
+				return fmt.Errorf("%w: %s and %s differ in their %s", ErrDifferent, first.Dir, run.Dir, name)
+			}
+		}
+		if err := sameTest(first, run); err != nil {
+			return err
+		}
+	}
+	twice, err := rowsTwice(runs)
+	if err != nil {
+		return fmt.Errorf("merge: %w", err)
+	}
+	if twice > 0 {
+		return fmt.Errorf("merge: %w: %d rows were replayed by more than one instance; %s", ErrTwice, twice, segmentAdvice)
+	}
+
+	return nil
+}
+
+// joinInfo joins what the runs say of themselves.
+func joinInfo(runs []part) results.Info {
 	info := runs[0].Info
 	var segments []string
 	ended := true
 	for _, run := range runs {
-		for name, pair := range map[string][2]json.RawMessage{
-			"contract": {info.Contract, run.Info.Contract}, "decision": {info.Decision, run.Info.Decision},
-		} {
-			if !slices.Equal(pair[0], pair[1]) {
-				return info, fmt.Errorf("%w: %s and %s differ in their %s", ErrDifferent, runs[0].Dir, run.Dir, name)
-			}
-		}
-		for id, digest := range run.Info.Digests {
-			if other, ok := info.Digests[id]; ok && other != digest {
-				return info, fmt.Errorf("%w: %s and %s replayed different traces as %s", ErrDifferent, runs[0].Dir, run.Dir, id)
-			}
-		}
 		if run.Info.Started.Before(info.Started) {
 			info.Started = run.Info.Started
 		}
@@ -128,7 +150,7 @@ func joinInfo(runs []part) (results.Info, error) {
 	info.Segment = ""
 	info.Host.Name = fmt.Sprintf("%d instances: %s", len(runs), strings.Join(segments, ", "))
 
-	return info, nil
+	return info
 }
 
 func joinSpans(a, b []results.Span) []results.Span {
@@ -174,9 +196,8 @@ func startSkew(runs []part) float64 {
 
 // joinRequests merges the requests of all runs by arrival. Each run is sorted by itself first, since lines are written
 // when requests end.
-func joinRequests(runs []part, w *results.Writer, merged *results.Merged) error {
+func joinRequests(runs []part, w *results.Writer) error {
 	queues := make(byArrival, 0, len(runs))
-	seen := map[[2]int64]bool{}
 	for i, run := range runs {
 		var all []results.Request
 		if _, err := run.Requests(func(r *results.Request) error {
@@ -197,13 +218,6 @@ func joinRequests(runs []part, w *results.Writer, merged *results.Merged) error 
 	for len(queues) > 0 {
 		next := queues[0]
 		r := next.requests[0]
-		if r.Row >= 0 {
-			key := [2]int64{r.Row, int64(max(r.Attempt, 1))}
-			if seen[key] {
-				merged.DuplicateRows++
-			}
-			seen[key] = true
-		}
 		if err := w.RequestOnly(&r); err != nil {
 			return err //nolint:wrapcheck // names the file
 		}
@@ -269,7 +283,12 @@ func joinHistograms(runs []part, w *results.Writer) error {
 func joinSeries(runs []part, w *results.Writer) error {
 	seconds := map[int64]*results.Sample{}
 	for _, run := range runs {
+		var inFlight *int64 // a second in which nothing started or ended does not say it again
 		if _, err := run.Series(func(s *results.Sample) error {
+			if s.InFlight == nil {
+				s.InFlight = inFlight
+			}
+			inFlight = s.InFlight
 			s.Time, s.Clock = run.corrected(s.Time).Round(time.Second), nil // the clock was one instance's
 			key := s.Time.Unix()
 			if into := seconds[key]; into != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -185,7 +186,8 @@ func (r run) write(t *testing.T, slo string) string {
 	require.NoError(t, err)
 	info := results.Info{
 		Started: shown(epoch), Segment: r.segment, Contract: text, Host: results.Host{Name: "host of " + r.segment},
-		Digests: map[string]string{"trace": "sha256:1"}, Labels: []string{results.LabelSyntheticPrompts},
+		Digests: map[string]string{"trace": "sha256:1"}, Seeds: map[string]uint64{"trace": 7},
+		Rates: map[string]float64{"trace": 5}, Workload: "chat", Labels: []string{results.LabelSyntheticPrompts},
 		Phases: []results.Span{
 			{Name: "warmup", Start: shown(epoch), End: shown(epoch.Add(warmupEnd))},
 			{Name: "steady", Start: shown(epoch.Add(warmupEnd)), End: shown(epoch.Add(steadyEnd))},
@@ -571,13 +573,6 @@ func TestAPartOfTheTestIsToldToBeOne(t *testing.T) {
 	report, out := join(t, slo, parts[0], parts[2])
 	require.InDelta(t, 0.5, *report.Covered, 1e-12)
 	require.Contains(t, judge(t, out, slo).Warnings, "the instances' segments make 50% of the test: directories are missing")
-
-	report, out = join(t, slo, parts[0], parts[0])
-	counts := report.Instances[0].Counts
-	require.Equal(t, counts.Offered+counts.Retries, report.DuplicateRows)
-	require.Positive(t, report.DuplicateRows)
-	require.Contains(t, judge(t, out, slo).Warnings, fmt.Sprintf("%d rows were replayed by more than one instance: "+
-		"give every instance the same --execution-segment-sequence", report.DuplicateRows))
 }
 
 func TestAKilledInstanceLeavesTheWholeUnfinished(t *testing.T) {
@@ -604,15 +599,107 @@ func TestOnlyInstancesOfOneTestAreJoined(t *testing.T) {
 		return err
 	}
 	require.ErrorIs(t, merged(parts[1].write(t, "capacity_gate: {success_rate: \">= 0.5\"}\n")), merge.ErrDifferent)
-	other := parts[1]
-	other.edit = func(info *results.Info) { info.Digests["trace"] = "sha256:2" }
-	err := merged(other.write(t, slo))
-	require.ErrorIs(t, err, merge.ErrDifferent)
-	require.ErrorContains(t, err, "replayed different traces as trace")
-	_, err = merge.Merge([]string{first}, out(), merge.Options{})
+	for want, edit := range map[string]func(*results.Info){
+		"digest of trace: sha256:1 and sha256:2":     func(info *results.Info) { info.Digests["trace"] = "sha256:2" },
+		"digest of more, which only one of them has": func(info *results.Info) { info.Digests["more"] = "sha256:1" },
+		"seed of trace: 7 and 8":                     func(info *results.Info) { info.Seeds = map[string]uint64{"trace": 8} },
+		"seed of trace, which only one of them has":  func(info *results.Info) { info.Seeds = nil },
+		"rate of trace: 5 and 6":                     func(info *results.Info) { info.Rates = map[string]float64{"trace": 6} },
+		`workload "chat" and "other"`:                func(info *results.Info) { info.Workload = "other" },
+	} {
+		other := parts[1]
+		other.edit = edit
+		err := merged(other.write(t, slo))
+		require.ErrorIs(t, err, merge.ErrDifferent, want)
+		require.ErrorContains(t, err, want)
+	}
+	require.NoError(t, merged(parts[1].write(t, slo)))
+	_, err := merge.Merge([]string{first}, out(), merge.Options{})
 	require.ErrorContains(t, err, "got 1 directory, expected two or more")
 	require.ErrorContains(t, merged(t.TempDir()), "is no results directory")
 	second := parts[1].write(t, slo)
-	_, err = merge.Merge([]string{first, second}, second, merge.Options{})
+	_, err = merge.Merge([]string{first, second}, parts[1].write(t, slo), merge.Options{})
 	require.ErrorContains(t, err, "is not empty")
+}
+
+// One run three times has three times the requests, and would prove what one does not.
+func TestNothingCountsTwice(t *testing.T) {
+	t.Parallel()
+	parts := generate(5).split(2)
+	first, second := parts[0].write(t, slo), parts[1].write(t, slo)
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(first, link))
+	out := filepath.Join(t.TempDir(), "merged")
+	refused := func(want string, dirs ...string) {
+		t.Helper()
+		_, err := merge.Merge(dirs, out, merge.Options{})
+		require.ErrorIs(t, err, merge.ErrTwice)
+		require.ErrorContains(t, err, want)
+		require.NoDirExists(t, out, "nothing is written")
+	}
+	refused("are one directory", first, first)
+	refused("are one directory", first, second, first+"/")
+	refused("are one directory", first, filepath.Join(first, "..", filepath.Base(first)))
+	refused("are one directory", first, link)
+	refused("are of one run (both began at 2026-01-02T03:04:05Z", first, parts[0].write(t, slo))
+
+	later := parts[0]
+	later.late = 6 * time.Second
+	refused("the segments of "+first+" (0/2:1/2) and ", first, later.write(t, slo))
+	later.segment = "1/4:3/4"
+	refused("(1/4:3/4) overlap; give each instance its own --execution-segment and all of them the same --execution-segment-sequence",
+		first, later.write(t, slo))
+	later.segment = "1/2:2/2"
+	rows := map[int64]bool{}
+	for _, a := range parts[0].arrivals {
+		rows[a.Row] = true
+	}
+	refused(fmt.Sprintf("%d rows were replayed by more than one instance; give each instance its own --execution-segment and all of "+
+		"them the same --execution-segment-sequence", len(rows)), first, later.write(t, slo))
+
+	_, err := merge.Merge([]string{first, second}, first+"/", merge.Options{Overwrite: true})
+	require.ErrorContains(t, err, "which is to be read")
+	require.NotEmpty(t, requests(t, first), "it is still there")
+}
+
+// Two traces of one test, in two scenarios, both begin at row 0.
+func TestRowsOfOtherScenariosAreOtherRows(t *testing.T) {
+	t.Parallel()
+	parts := generate(5).split(2)
+	for i := range parts {
+		for k := range parts[i].arrivals {
+			parts[i].arrivals[k].Row, parts[i].arrivals[k].Scenario = int64(k), fmt.Sprintf("scenario %d", i)
+		}
+	}
+	report, _ := join(t, slo, parts...)
+	require.Zero(t, report.DuplicateRows)
+	require.Equal(t, report.Instances[0].Counts.Plus(report.Instances[1].Counts), report.Counts)
+}
+
+// An instance in which nothing started or ended in a second has as many requests in flight as before, not none.
+func TestRequestsInFlightAreHeldOverQuietSeconds(t *testing.T) {
+	t.Parallel()
+	dirs := make([]string, 2)
+	for i := range dirs {
+		dirs[i] = filepath.Join(t.TempDir(), "run")
+		w, err := results.Create(dirs[i], results.Info{Started: epoch, Segment: []string{"0:1/2", "1/2:1"}[i]}, results.Options{})
+		require.NoError(t, err)
+		for second := range 4 {
+			s := results.Sample{Time: epoch.Add(time.Duration(second) * time.Second), Phase: "steady", Client: map[string]float64{"cpu": 0.1}}
+			if i == 0 || second == 1 {
+				inFlight := int64(10 * (i + 1))
+				s.InFlight = &inFlight
+			}
+			require.NoError(t, w.Sample(s))
+		}
+		require.NoError(t, w.Close(epoch.Add(4*time.Second), nil))
+	}
+	out := filepath.Join(t.TempDir(), "merged")
+	_, err := merge.Merge(dirs, out, merge.Options{})
+	require.NoError(t, err)
+	var got []int64
+	for _, s := range series(t, out) {
+		got = append(got, *s.InFlight)
+	}
+	require.Equal(t, []int64{10, 30, 30, 30}, got)
 }

@@ -15,6 +15,12 @@ type Capacity struct {
 	SafeQPS float64 `json:"safe_qps"`
 	// Confirmed says that SafeQPS passed at the contract's full length; a plan on one that did not says so.
 	Confirmed bool `json:"confirmed"`
+	// Workload and Arrivals of the envelope's entry that was taken; "" for the result of one search.
+	Workload string `json:"workload,omitempty"`
+	Arrivals string `json:"arrivals,omitempty"`
+	// CompletedRate is how many requests per second completed in the phase that the tokens were counted in; absent where it
+	// was not measured.
+	CompletedRate *float64 `json:"completed_rate,omitempty"`
 	// OutputTokensPerSecond and PromptTokensPerSecond at SafeQPS; absent where not measured.
 	OutputTokensPerSecond *float64 `json:"output_tokens_per_second,omitempty"`
 	PromptTokensPerSecond *float64 `json:"prompt_tokens_per_second,omitempty"`
@@ -30,7 +36,7 @@ func FromResult(r *capacity.Result) (Capacity, error) {
 		return Capacity{}, fmt.Errorf("plan: the search found no Safe QPS (%s)", r.Status)
 	}
 	c := Capacity{
-		SafeQPS: *r.SafeQPS, Confirmed: r.Confirmed, OutputTokensPerSecond: r.OutputTokensPerSecond,
+		SafeQPS: *r.SafeQPS, Confirmed: r.Confirmed, CompletedRate: r.CompletedRate, OutputTokensPerSecond: r.OutputTokensPerSecond,
 		PromptTokensPerSecond: r.PromptTokensPerSecond, MeanInFlight: r.MeanInFlight,
 	}
 	const milliseconds = 1000 // in a second
@@ -61,7 +67,9 @@ func FromEnvelope(e *capacity.Envelope, workload, arrivals string) (Capacity, er
 	if found == nil {
 		return Capacity{}, fmt.Errorf("plan: the envelope has no entry for workload %q, arrivals %q", workload, arrivals)
 	}
-	return FromResult(&found.Result)
+	c, err := FromResult(&found.Result)
+	c.Workload, c.Arrivals = found.Workload, found.Arrivals
+	return c, err
 }
 
 // PeakRate is the highest mean rate of arrivals, per second, over any window of the given length; due are their times from
@@ -88,6 +96,15 @@ func PeakRate(due []time.Duration, window time.Duration) (float64, error) {
 		most = max(most, i-first+1)
 	}
 	return float64(most) / window.Seconds(), nil
+}
+
+// MeanRate is the mean rate of arrivals, per second: the gaps between them over the time from the first to the last. A
+// trace has one gap fewer than arrivals. It is 0 for fewer than two arrivals, and for arrivals at one instant.
+func MeanRate(due []time.Duration) float64 {
+	if len(due) < 2 || due[len(due)-1] <= due[0] {
+		return 0
+	}
+	return float64(len(due)-1) / (due[len(due)-1] - due[0]).Seconds()
 }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

@@ -25,7 +25,7 @@ type Demand struct {
 	Spares int `json:"spares,omitempty"`
 	// GPUHourPrice in any currency, for one GPU; 0 means that no cost is known.
 	GPUHourPrice float64 `json:"gpu_hour_price,omitempty"`
-	// GPUsPerReplica; 0 means 1.
+	// GPUsPerReplica; 0 means 1, as the zero value of a Go struct.
 	GPUsPerReplica float64 `json:"gpus_per_replica,omitempty"`
 }
 
@@ -37,7 +37,7 @@ type Plan struct {
 	Schema   string   `json:"schema"`
 	Capacity Capacity `json:"capacity"`
 	Demand   Demand   `json:"demand"`
-	// PlannedRate is the peak after growth.
+	// PlannedRate is the highest peak of the period: after growth, or today's where the demand shrinks.
 	PlannedRate float64 `json:"planned_rate"`
 	// UsableQPS of one replica is its Safe QPS less the headroom.
 	UsableQPS float64 `json:"usable_qps"`
@@ -79,6 +79,7 @@ func (c Capacity) Validate() error {
 	if !(c.SafeQPS > 0) || !finite(c.SafeQPS) {
 		errs = append(errs, fmt.Errorf("plan: safe_qps is %v, expected more than 0", c.SafeQPS))
 	}
+	positive("completed_rate", c.CompletedRate)
 	positive("output_tokens_per_second", c.OutputTokensPerSecond)
 	positive("prompt_tokens_per_second", c.PromptTokensPerSecond)
 	positive("mean_in_flight", c.MeanInFlight)
@@ -116,11 +117,11 @@ func Make(c Capacity, d Demand) (*Plan, error) {
 	}
 	p := &Plan{
 		Schema: Schema, Capacity: c, Demand: d,
-		PlannedRate: d.PeakRate * math.Pow(1+d.Growth, d.Months), UsableQPS: c.SafeQPS * (1 - d.Headroom),
+		PlannedRate: d.PeakRate * math.Max(1, math.Pow(1+d.Growth, d.Months)), UsableQPS: c.SafeQPS * (1 - d.Headroom),
 	}
 	var err error
 	if p.BySafeQPS, err = whole(p.PlannedRate / p.UsableQPS); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: a peak rate of %v with its growth, or safe_qps of %v, cannot be meant", err, d.PeakRate, c.SafeQPS)
 	}
 	if err := p.little(); err != nil {
 		return nil, err
@@ -134,11 +135,52 @@ func Make(c Capacity, d Demand) (*Plan, error) {
 	p.LoadDegraded = p.PlannedRate / (float64(needed) * c.SafeQPS)
 	if d.Growth > 0 {
 		months := math.Max(0, math.Log(float64(needed)*c.SafeQPS/d.PeakRate)/math.Log1p(d.Growth))
-		p.MonthsLeft = &months
+		if finite(months) { // a growth of next to nothing uses nothing up
+			p.MonthsLeft = &months
+		}
 	}
 	p.cost()
 	p.notes()
+	if err := p.checkFinite(); err != nil {
+		return nil, err
+	}
 	return p, nil
+}
+
+// checkFinite names the inputs of a result that is no number: each input alone is one, together they are not.
+func (p *Plan) checkFinite() error {
+	var errs []error
+	check := func(name string, v *float64, from string, args ...any) {
+		if v != nil && !finite(*v) {
+			errs = append(errs, fmt.Errorf("plan: %s is %v: "+from+" cannot be meant", append([]any{name, *v}, args...)...))
+		}
+	}
+	c, d := p.Capacity, p.Demand
+	check("the number of requests in flight", p.InFlight, "mean_e2e_seconds of %v at the planned rate of %v", show(c.MeanE2ESeconds), p.PlannedRate)
+	check("the disagreement with Little's law", p.Disagreement, "mean_in_flight of %v with safe_qps of %v and mean_e2e_seconds of %v",
+		show(c.MeanInFlight), c.SafeQPS, show(c.MeanE2ESeconds))
+	check("the load at the peak", &p.LoadAtPeak, "safe_qps of %v for a peak rate of %v", c.SafeQPS, d.PeakRate)
+	check("the load without the spares", &p.LoadDegraded, "safe_qps of %v for a peak rate of %v", c.SafeQPS, d.PeakRate)
+	check("the number of GPUs", &p.GPUs, "GPUs per replica of %v", d.GPUsPerReplica)
+	check("the cost per day", p.CostPerDay, "a price of %v a GPU hour for %v GPUs", d.GPUHourPrice, p.GPUs)
+	const ofSales = "mean rate of %v, price of %v a GPU hour or output_tokens_per_second of %v"
+	check("the cost per output token", p.CostPerMillionOutputTokens, ofSales, p.meanRate(), d.GPUHourPrice, show(c.OutputTokensPerSecond))
+	check("the cost per token", p.CostPerMillionTokens, ofSales, p.meanRate(), d.GPUHourPrice, show(c.OutputTokensPerSecond))
+	return errors.Join(errs...)
+}
+
+func show(v *float64) any {
+	if v == nil {
+		return "none"
+	}
+	return *v
+}
+
+func (p *Plan) meanRate() float64 {
+	if p.Demand.MeanRate == 0 {
+		return p.Demand.PeakRate
+	}
+	return p.Demand.MeanRate
 }
 
 // little sizes by concurrency: the planned rate puts L = λ·W requests in flight (Little, Operations Research 9, 1961), and
@@ -155,7 +197,8 @@ func (p *Plan) little() error {
 	}
 	replicas, err := whole(inFlight / (*c.MeanInFlight * (1 - p.Demand.Headroom)))
 	if err != nil {
-		return err
+		return fmt.Errorf("%w by Little's law: mean_e2e_seconds of %v, or mean_in_flight of %v, cannot be meant", err, *c.MeanE2ESeconds,
+			*c.MeanInFlight)
 	}
 	p.ByLittle = &replicas
 	expected := c.SafeQPS * *c.MeanE2ESeconds
@@ -169,7 +212,7 @@ func whole(v float64) (int, error) {
 	const rounding = 1e-9
 	n := math.Max(1, math.Ceil(v*(1-rounding)))
 	if !(n <= maxReplicas) {
-		return 0, fmt.Errorf("plan: it takes %.3g replicas, more than %d: the demand or its growth cannot be meant", v, maxReplicas)
+		return 0, fmt.Errorf("plan: it takes %.3g replicas, more than %d", v, maxReplicas)
 	}
 	return int(n), nil
 }
@@ -187,13 +230,14 @@ func (p *Plan) cost() {
 	}
 	perDay := p.GPUs * p.Demand.GPUHourPrice * hoursPerDay
 	p.CostPerDay = &perDay
-	rate := p.Demand.MeanRate
-	if rate == 0 {
-		rate = p.Demand.PeakRate
+	// Tokens per request are tokens over the requests that completed in the same phase: not over the rate that was asked
+	// for, since in a short or an uneven phase another number of requests completes.
+	requests := p.Capacity.SafeQPS
+	if p.Capacity.CompletedRate != nil {
+		requests = *p.Capacity.CompletedRate
 	}
-	// Tokens per request are those at Safe QPS.
 	perMillion := func(tokensPerSecond float64) *float64 {
-		tokensPerDay := tokensPerSecond / p.Capacity.SafeQPS * rate * secondsPerDay
+		tokensPerDay := tokensPerSecond / requests * p.meanRate() * secondsPerDay
 		cost := perDay / tokensPerDay * million
 		return &cost
 	}
@@ -223,6 +267,14 @@ func (p *Plan) notes() {
 	}
 	if p.Demand.Spares == 0 {
 		note("no spare: when a replica fails at the peak, the others run above what was planned for them")
+	}
+	if p.Demand.Growth < 0 && p.Demand.Months > 0 {
+		note("the demand shrinks by %.3g %% a month: today's peak is the highest of the period, and is what was planned for",
+			-100*p.Demand.Growth)
+	}
+	if p.CostPerMillionOutputTokens != nil && p.Capacity.CompletedRate == nil {
+		note("the rate of completed requests at the Safe QPS was not measured: tokens per request are tokens per second over the " +
+			"Safe QPS, which is off where the phase was short or uneven")
 	}
 	if p.Demand.GPUHourPrice > 0 && p.Demand.MeanRate == 0 {
 		note("cost per token is at the peak rate around the clock; with the mean rate of a day it is higher")

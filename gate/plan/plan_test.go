@@ -18,7 +18,7 @@ func ptr[T any](v T) *T { return &v }
 
 func replica() Capacity {
 	return Capacity{
-		SafeQPS: 10, Confirmed: true, OutputTokensPerSecond: ptr(1500.0), PromptTokensPerSecond: ptr(4500.0),
+		SafeQPS: 10, Confirmed: true, CompletedRate: ptr(10.0), OutputTokensPerSecond: ptr(1500.0), PromptTokensPerSecond: ptr(4500.0),
 		MeanInFlight: ptr(40.0), MeanE2ESeconds: ptr(4.0),
 	}
 }
@@ -127,7 +127,11 @@ func TestWrongInputIsTold(t *testing.T) {
 		require.ErrorContains(t, err, text)
 	}
 	_, err = Make(replica(), Demand{PeakRate: 10, Growth: 9, Months: 12})
-	require.ErrorContains(t, err, "it takes 1e+12 replicas")
+	require.ErrorContains(t, err, "it takes 1e+12 replicas, more than 1000000: a peak rate of 10 with its growth")
+	c := replica()
+	c.MeanInFlight = ptr(1e-300)
+	_, err = Make(c, Demand{PeakRate: 10})
+	require.ErrorContains(t, err, "by Little's law: mean_e2e_seconds of 4, or mean_in_flight of 1e-300, cannot be meant")
 }
 
 func TestPeakRate(t *testing.T) {
@@ -161,7 +165,7 @@ func TestPeakRate(t *testing.T) {
 func TestFromEnvelope(t *testing.T) {
 	entry := func(workload, arrivals string, safe *float64) capacity.EnvelopeEntry {
 		return capacity.EnvelopeEntry{Workload: workload, Arrivals: arrivals, Result: capacity.Result{
-			Status: capacity.Found, SafeQPS: safe, Confirmed: true, MeanInFlight: ptr(33.0), OutputTokensPerSecond: ptr(900.0),
+			Status: capacity.Found, SafeQPS: safe, Confirmed: true, MeanInFlight: ptr(33.0), CompletedRate: ptr(6.0), OutputTokensPerSecond: ptr(900.0),
 			PromptTokensPerSecond: ptr(1800.0), Latencies: map[string]verdict.Quantiles{"e2e": {N: 10, Mean: 3300}},
 		}}
 	}
@@ -171,7 +175,7 @@ func TestFromEnvelope(t *testing.T) {
 	c, err := FromEnvelope(e, "chat", "")
 	require.NoError(t, err)
 	require.Equal(t, Capacity{
-		SafeQPS: 7, Confirmed: true, OutputTokensPerSecond: ptr(900.0), PromptTokensPerSecond: ptr(1800.0),
+		SafeQPS: 7, Confirmed: true, Workload: "chat", Arrivals: "bursty", CompletedRate: ptr(6.0), OutputTokensPerSecond: ptr(900.0), PromptTokensPerSecond: ptr(1800.0),
 		MeanInFlight: ptr(33.0), MeanE2ESeconds: ptr(3.3),
 	}, c)
 	c, err = FromEnvelope(e, "chat", "Poisson")
@@ -196,4 +200,83 @@ func TestText(t *testing.T) {
 	} {
 		require.Regexp(t, want, lines[i])
 	}
+}
+
+// Of a phase in which 7 of 10 requests a second completed, 1050 tokens a second are 150 a request, not 105.
+func TestTokensPerRequestAreOfTheRequestsThatCompleted(t *testing.T) {
+	c := replica()
+	c.CompletedRate, c.OutputTokensPerSecond, c.PromptTokensPerSecond = ptr(7.0), ptr(1050.0), ptr(3150.0)
+	d := Demand{PeakRate: 100, MeanRate: 40, Spares: 1, GPUHourPrice: 2}
+	p := made(t, c, d)
+	perDay := 11.0 * 2 * 24
+	require.InDelta(t, perDay/(150*40*86400/1e6), *p.CostPerMillionOutputTokens, 1e-9)
+	require.InDelta(t, perDay/(600*40*86400/1e6), *p.CostPerMillionTokens, 1e-9)
+	require.Empty(t, p.Notes)
+	c.CompletedRate = nil
+	p = made(t, c, d)
+	require.InDelta(t, perDay/(105*40*86400/1e6), *p.CostPerMillionOutputTokens, 1e-9)
+	require.Len(t, p.Notes, 1)
+	require.Contains(t, p.Notes[0], "the rate of completed requests at the Safe QPS was not measured")
+	c.CompletedRate = ptr(0.0)
+	_, err := Make(c, d)
+	require.ErrorContains(t, err, "completed_rate is 0")
+}
+
+func TestTheHighestPeakOfThePeriodCounts(t *testing.T) {
+	p := made(t, replica(), Demand{PeakRate: 100, Growth: -0.5, Months: 3, Spares: 1})
+	require.InDelta(t, 100, p.PlannedRate, 0)
+	require.Equal(t, 10, p.BySafeQPS)
+	require.NotContains(t, p.Text(), "after growth")
+	require.Contains(t, p.Notes[0], "the demand shrinks by 50 % a month: today's peak is the highest of the period")
+}
+
+func TestMeanRate(t *testing.T) {
+	var due []time.Duration
+	for i := range 601 { // two a second for five minutes
+		due = append(due, time.Duration(i)*500*time.Millisecond)
+	}
+	peak, err := PeakRate(due, time.Minute)
+	require.NoError(t, err)
+	require.InDelta(t, 2, peak, 1e-12)
+	require.InDelta(t, 2, MeanRate(due), 1e-12)
+	require.InDelta(t, 0.5, MeanRate([]time.Duration{time.Second, 3 * time.Second}), 1e-12)
+	require.Zero(t, MeanRate(due[:1]))
+	require.Zero(t, MeanRate([]time.Duration{5, 5}))
+}
+
+// Inputs that are numbers can make results that are none.
+func TestResultsThatAreNoNumbersNameTheirInput(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*Capacity, *Demand)
+		want string
+	}{
+		"GPUs and price": {func(_ *Capacity, d *Demand) { d.GPUsPerReplica, d.GPUHourPrice = 1e308, 1e308 }, "GPUs per replica of 1e+308"},
+		"price":          {func(_ *Capacity, d *Demand) { d.GPUHourPrice = 1e308 }, "a price of 1e+308 a GPU hour"},
+		"mean rate":      {func(_ *Capacity, d *Demand) { d.GPUHourPrice, d.MeanRate = 1, 1e-320 }, "mean rate of 1e-320"},
+		"E2E": {func(c *Capacity, _ *Demand) {
+			c.MeanE2ESeconds, c.MeanInFlight = ptr(1e308), nil
+		}, "mean_e2e_seconds of 1e+308"},
+		"tokens": {func(c *Capacity, d *Demand) { d.GPUHourPrice, c.OutputTokensPerSecond = 1, ptr(5e-324) }, "output_tokens_per_second of 5e-324"},
+	} {
+		c1, d := replica(), Demand{PeakRate: 25, Spares: 1}
+		c.edit(&c1, &d)
+		_, err := Make(c1, d)
+		require.ErrorContains(t, err, c.want, name)
+		require.ErrorContains(t, err, "cannot be meant", name)
+	}
+}
+
+func TestAGrowthOfNextToNothingUsesNothingUp(t *testing.T) {
+	require.Nil(t, made(t, replica(), Demand{PeakRate: 25, Growth: 1e-320}).MonthsLeft)
+}
+
+func TestTheEntryOfTheEnvelopeIsTold(t *testing.T) {
+	c := replica()
+	c.Workload, c.Arrivals = "chat", "bursty"
+	p := made(t, c, Demand{PeakRate: 10})
+	require.Regexp(t, `(?m)^measured with +workload chat, bursty arrivals$`, p.Text())
+	content, err := p.JSON()
+	require.NoError(t, err)
+	require.Contains(t, string(content), `"workload": "chat"`)
+	require.Contains(t, string(content), `"arrivals": "bursty"`)
 }

@@ -28,6 +28,9 @@ func (p *Plan) Text() string {
 	if p.PlannedRate != d.PeakRate {
 		line("after growth", "%.4g req/s, %+.3g %% a month for %.3g months", p.PlannedRate, 100*d.Growth, d.Months)
 	}
+	if p.Capacity.Workload != "" || p.Capacity.Arrivals != "" {
+		line("measured with", "workload %s, %s arrivals", orNone(p.Capacity.Workload), orNone(p.Capacity.Arrivals))
+	}
 	line("one replica", "%.4g req/s Safe QPS, %.4g usable with %.3g %% headroom", p.Capacity.SafeQPS, p.UsableQPS, 100*d.Headroom)
 	line("by Safe QPS", "%d replicas", p.BySafeQPS)
 	if p.ByLittle != nil {
@@ -54,4 +57,11 @@ func (p *Plan) Text() string {
 		b.WriteString("note: " + note + "\n")
 	}
 	return b.String()
+}
+
+func orNone(name string) string {
+	if name == "" {
+		return "without a name"
+	}
+	return name
 }

@@ -58,6 +58,10 @@ func JoinLabels(labels []string) []string {
 
 // Capacities reads the envelopes of those directories that are of a capacity search; the others have none.
 func Capacities(dirs []string) ([]Capacity, error) {
+	dirs, err := distinctDirs(dirs)
+	if err != nil {
+		return nil, err
+	}
 	var found []Capacity
 	for _, dir := range dirs {
 		path := filepath.Join(dir, EnvelopeFile)

@@ -39,6 +39,10 @@ func TestCapacitiesOfSearches(t *testing.T) {
 		{Workload: "chat", Arrival: "bursty", Note: "one; two"},
 	}, got)
 
+	again, err := Capacities([]string{search, plain, search + "/."})
+	require.NoError(t, err)
+	require.Equal(t, got, again, "one search, whatever its names")
+
 	require.NoError(t, os.WriteFile(filepath.Join(search, EnvelopeFile), []byte("{"), 0o600))
 	_, err = Capacities([]string{search})
 	require.ErrorContains(t, err, EnvelopeFile)

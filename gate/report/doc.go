@@ -58,10 +58,14 @@ func quantity(v float64, unit string) string {
 	}
 }
 
-// digits writes four significant digits without an exponent, and all digits before the point.
+// digits writes four significant digits without an exponent, and all digits before the point; see beyondDigits for numbers
+// that have an exponent.
 func digits(v float64) string {
-	if v == 0 {
+	switch {
+	case v == 0:
 		return "0"
+	case beyondDigits(v):
+		return strconv.FormatFloat(v, 'g', 4, 64)
 	}
 	decimals := max(0, 3-int(math.Floor(math.Log10(math.Abs(v)))))
 	text := strconv.FormatFloat(v, 'f', decimals, 64)

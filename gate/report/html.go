@@ -112,10 +112,19 @@ func brief(v float64, unit string) string {
 	}
 }
 
+// beyondDigits says that a number is so large or so small that it is legible with an exponent only. A whole one up to the
+// bound is exact, and fits into an int64.
+func beyondDigits(v float64) bool {
+	const large, small = 1e15, 1e-9
+	return v != 0 && !(math.Abs(v) < large && math.Abs(v) >= small)
+}
+
 func threeDigits(v float64) string {
 	switch {
 	case v == 0:
 		return "0"
+	case beyondDigits(v):
+		return strconv.FormatFloat(v, 'g', 3, 64)
 	case math.Abs(v) >= 1000:
 		return grouped(int64(math.Round(v)))
 	}

@@ -30,7 +30,7 @@ const (
 // steadyPhase is the phase that contracts are judged on.
 const steadyPhase = "steady"
 
-// Collect reads results directories and aggregates each. A directory that holds no run.json stands for the results
+// Collect reads results directories and aggregates each, once however often it is named. A directory that holds no run.json stands for the results
 // directories in it, as the one of a capacity search does. A run without verdict.json is judged by the contract that
 // it carries. A directory that cannot be read is an error. It takes about 80 bytes of memory for a request, of one run
 // at a time.
@@ -68,7 +68,24 @@ func resultsDirs(dirs []string) ([]string, error) {
 		}
 		found = append(found, below...)
 	}
-	return found, nil
+	return distinctDirs(found)
+}
+
+// distinctDirs has each directory once, by the first of its names: a run that is told twice is no second run.
+func distinctDirs(dirs []string) ([]string, error) {
+	seen := make(map[string]bool)
+	var distinct []string
+	for _, dir := range dirs {
+		place, err := results.Place(dir)
+		if err != nil {
+			return nil, fmt.Errorf("report: %w", err)
+		}
+		if !seen[place] {
+			seen[place] = true
+			distinct = append(distinct, dir)
+		}
+	}
+	return distinct, nil
 }
 
 func searchDir(dir string, depth int) ([]string, error) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/safeqps/xk6-safeqps/gate/contract"
 	"github.com/safeqps/xk6-safeqps/gate/results"
 	"github.com/safeqps/xk6-safeqps/gate/verdict"
 )
@@ -84,7 +85,8 @@ func TestCollectCountsExactly(t *testing.T) {
 	samples[10].Completed = count(0) // the first second of the phase is cut by its beginning: arrivals start within it
 	requests[2].Due, requests[2].Start = at(10.05), at(10.05)
 
-	run := collect(t, handmade(t, results.Info{}, requests, samples)).Runs[0]
+	dir := handmade(t, results.Info{}, requests, samples)
+	run := collect(t, dir).Runs[0]
 	require.Equal(t, "steady", run.Part)
 	require.Equal(t, results.Counts{Offered: 102, Started: 101, Dropped: 1, Completed: 100, Failed: 1}, run.Counts)
 	require.Equal(t, map[string]int64{"late": 1}, run.DroppedBy, "the warmup's is another part")
@@ -100,6 +102,13 @@ func TestCollectCountsExactly(t *testing.T) {
 	require.InDelta(t, 101/10.05, *p.OfferedPerSecond, 1e-9)
 	require.Equal(t, 10.0, *p.AchievedPerSecond)
 	require.Equal(t, 1000.0, *p.OutputTokensPerSecond)
+	source, err := results.Open(dir)
+	require.NoError(t, err)
+	judged, err := verdict.Judge(source, &contract.Contract{Confidence: 0.95})
+	require.NoError(t, err)
+	require.Equal(t, "steady", judged.Phases[1].Name)
+	require.Equal(t, judged.Phases[1].RequestsPerSecond, p.AchievedPerSecond, "a run has one rate, whoever tells it")
+	require.Equal(t, judged.Phases[1].OutputTokensPerSecond, p.OutputTokensPerSecond)
 	require.InDelta(t, 70.0/101, *p.Goodput, 1e-12, "a failed request missed its SLOs")
 	require.InDelta(t, 1.0/101, *p.ErrorShare, 1e-12)
 
@@ -277,6 +286,12 @@ func TestCollectFindsProbes(t *testing.T) {
 		names = append(names, r.Name)
 	}
 	require.Equal(t, []string{"chat/probe-01", "chat/probe-02", "long/probe-01"}, names)
+
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(dir, link))
+	again := collect(t, filepath.Join(dir, "long/probe-01"), dir+"/.", link)
+	require.Len(t, again.Runs, 3, "each run once, however often it is named")
+	require.Equal(t, filepath.Join(dir, "long/probe-01"), again.Runs[0].Dir)
 
 	_, err := Collect(nil)
 	require.ErrorContains(t, err, "no results directory was given")

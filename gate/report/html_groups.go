@@ -173,27 +173,27 @@ func (c *collector) point(rows []int) Point {
 		rate := float64(len(rows)-1) / (float64(last-first) / float64(time.Second))
 		p.OfferedPerSecond = &rate
 	}
-	p.AchievedPerSecond = c.meanFlow(first, last, func(s *results.Sample) *int64 { return s.Completed })
-	p.OutputTokensPerSecond = c.meanFlow(first, last, func(s *results.Sample) *int64 { return s.CompletionTokens })
+	span := results.ArrivalSpan{First: time.Unix(0, first), Last: time.Unix(0, last)}
+	p.AchievedPerSecond = c.meanFlow(span, func(s *results.Sample) *int64 { return s.Completed })
+	p.OutputTokensPerSecond = c.meanFlow(span, func(s *results.Sample) *int64 { return s.CompletionTokens })
 	return p
 }
 
-// meanFlow is a flow per second over the whole seconds between two instants. What completes after the last arrival is
-// left out: an overloaded service completes everything in the end.
-func (c *collector) meanFlow(first, last int64, of func(*results.Sample) *int64) *float64 {
-	total, seconds := 0.0, 0.0
-	for i := range c.samples {
-		s := &c.samples[i]
-		from := s.Time.UnixNano()
-		if v := of(s); v != nil && from >= first && from+int64(time.Second) <= last {
-			total += float64(*v)
-			seconds++
-		}
+// meanFlow is a flow per second over the time of a part's own arrivals, as in gate/verdict.
+func (c *collector) meanFlow(span results.ArrivalSpan, of func(*results.Sample) *int64) *float64 {
+	var in func(*results.Sample) bool
+	if c.run.Part != "" {
+		in = results.OfPhase(c.run.Part)
 	}
-	if seconds == 0 {
+	values := results.Flow(span.WholeSeconds(c.samples, in), of)
+	if len(values) == 0 {
 		return nil
 	}
-	total /= seconds
+	total := 0.0
+	for _, v := range values {
+		total += v
+	}
+	total /= float64(len(values))
 	return &total
 }
 

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -41,4 +42,22 @@ func TestEnvelopeMarkdown(t *testing.T) {
 First run started 2026-03-01 09:00:00 UTC.
 `, string(EnvelopeMarkdown(in)))
 	require.NotContains(t, string(EnvelopeMarkdown(Input{})), "Safe QPS", "no search, no envelope")
+}
+
+// Numbers that no int64 holds, and no reader counts the digits of.
+func TestNumbersBeyondAllMeasureAreShownAsWhatTheyAre(t *testing.T) {
+	text := string(EnvelopeMarkdown(Input{Capacity: []Capacity{
+		{Workload: "chat", Arrival: "Poisson", SafeQPS: number(1e308), OutputTokensPerSecond: number(1e19), Knee: number(-1e18)},
+	}}))
+	require.Contains(t, text, "| **1e+308** | 1e+19 |")
+	require.Contains(t, text, "| -1e+18 |")
+	for in, want := range map[float64]string{
+		999_999_999_999_999: "999,999,999,999,999", 1e15: "1e+15", -1e15: "-1e+15", 1e-9: "0.000000001", 1e-10: "1e-10", 0: "0",
+		5e-324: "4.94e-324", math.Inf(1): "+Inf",
+	} {
+		require.Equal(t, want, threeDigits(in))
+	}
+	require.Equal(t, "1e+308", digits(1e308))
+	require.Equal(t, "1e-300", digits(1e-300))
+	require.Equal(t, "100000000000000", digits(1e14))
 }

@@ -169,8 +169,8 @@ func (r *Reading) take(e *engine, families map[string]*dto.MetricFamily) bool {
 		into **float64
 		from *float64
 	}{
-		{&r.QueueDepth, sum(families, e.queue)},
-		{&r.Running, sum(families, e.running)},
+		{&r.QueueDepth, count(families, e.queue)},
+		{&r.Running, count(families, e.running)},
 		{&r.KVCacheUsage, kv},
 		{&r.PrefixHitRatio, hitRatio},
 		{&r.PrefixQueries, sum(families, e.queries)},
@@ -239,6 +239,17 @@ func value(m *dto.Metric) (float64, bool) {
 
 func sum(families map[string]*dto.MetricFamily, candidates []series) *float64 {
 	return fold(families, candidates, func(so, v float64) float64 { return so + v })
+}
+
+// count is a sum of numbers of requests. A negative one is no reading, and with it the sum is none.
+func count(families map[string]*dto.MetricFamily, candidates []series) *float64 {
+	negative := false
+	each(families, candidates, func(v float64) { negative = negative || v < 0 })
+	if negative {
+		return nil
+	}
+
+	return sum(families, candidates)
 }
 
 func highest(families map[string]*dto.MetricFamily, candidates []series) *float64 {
@@ -381,8 +392,31 @@ func grown(before, now *float64) *float64 {
 	return &d
 }
 
-// maxBytes bounds an exposition; the largest seen (vLLM with many models) are a few hundred kilobytes.
-const maxBytes = 32 << 20
+// maxBytes bounds an exposition, since parsing takes some 25 times its size. vLLM's own is tens of kilobytes for an engine
+// and a model, a DCGM exporter's some kilobytes for a GPU: a hundred of either fit. What does not fit is a page such as that of
+// vLLM issue 44691 (a whole model configuration in a label, 22 MB), which Prometheus' own users had to fence off, too.
+const maxBytes = 8 << 20
+
+// errTooLong is what a longer one gives: a part of a page would have wrong sums.
+var errTooLong = fmt.Errorf("the page is longer than %d MiB: is it the metrics of one server?", maxBytes>>20)
+
+// bounded reads up to maxBytes, and fails beyond them.
+type bounded struct {
+	from io.Reader
+	left int
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if len(p) > b.left+1 {
+		p = p[:b.left+1] // one more than allowed tells that there is more
+	}
+	n, err := b.from.Read(p)
+	if b.left -= n; b.left < 0 {
+		return 0, errTooLong
+	}
+
+	return n, err //nolint:wrapcheck // io.EOF has to stay what it is
+}
 
 // Fetch reads one endpoint.
 func Fetch(ctx context.Context, client *http.Client, url string) (Reading, error) {
@@ -398,7 +432,7 @@ func Fetch(ctx context.Context, client *http.Client, url string) (Reading, error
 	if resp.StatusCode != http.StatusOK {
 		return Reading{}, fmt.Errorf("metrics endpoint %s: got status %d, expected 200", url, resp.StatusCode)
 	}
-	r, err := Parse(io.LimitReader(resp.Body, maxBytes))
+	r, err := Parse(&bounded{from: resp.Body, left: maxBytes})
 	if err != nil {
 		return r, fmt.Errorf("metrics endpoint %s: %w", url, err)
 	}

@@ -191,6 +191,37 @@ func TestFetch(t *testing.T) {
 	require.ErrorContains(t, scrape.Healthy(t.Context(), s.Client(), s.URL), "got status 503, expected 2xx")
 }
 
+// A page that does not end is cut by an error, not by a sum of a part of it.
+func TestAPageThatIsTooLongIsRefused(t *testing.T) {
+	t.Parallel()
+	const limit = 8 << 20
+	size := 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		page := "tgi_queue_size 2\n#" + strings.Repeat("x", size-len("tgi_queue_size 2\n#\n")) + "\n"
+		_, _ = w.Write([]byte(page))
+	}))
+	defer s.Close()
+	size = limit
+	r, err := scrape.Fetch(t.Context(), s.Client(), s.URL)
+	require.NoError(t, err)
+	require.Equal(t, v(2), r.QueueDepth)
+	size = limit + 1
+	_, err = scrape.Fetch(t.Context(), s.Client(), s.URL)
+	require.ErrorContains(t, err, s.URL)
+	require.ErrorContains(t, err, "the page is longer than 8 MiB")
+}
+
+func TestANegativeCountIsNoReading(t *testing.T) {
+	t.Parallel()
+	r := parse(t, "vllm:num_requests_running -1\nvllm:num_requests_waiting 3\n")
+	require.Nil(t, r.Running)
+	require.Equal(t, v(3), r.QueueDepth)
+	r = parse(t, "vllm:num_requests_running{engine=\"0\"} 5\nvllm:num_requests_running{engine=\"1\"} -5\nvllm:num_requests_waiting -1\n"+
+		"vllm:kv_cache_usage_perc 0.5\n")
+	require.Nil(t, r.Running, "a sum of which a part is no count is none")
+	require.Nil(t, r.QueueDepth)
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add("vllm:num_requests_waiting 1\n")
 	f.Add("# TYPE vllm:request_queue_time_seconds histogram\nvllm:request_queue_time_seconds_sum 1\n")

@@ -589,7 +589,7 @@ func (j *judge) throughput(c contract.Criterion, out *Criterion) {
 		out.note("the series does not tell classes apart")
 		return
 	}
-	values := flow(j.series.of(string(c.Phase)), of)
+	values := results.Flow(j.wholeSeconds(string(c.Phase)), of)
 	out.N = int64(len(values))
 	if len(values) == 0 {
 		out.note("nothing was measured")

@@ -94,6 +94,9 @@ func (j *judge) read(out *Result) error {
 	out.tornLine(results.SeriesFile, torn)
 	out.Counts, out.DroppedBy = j.table.counts, j.table.dropped
 	j.checkEnd(out)
+	if span := j.span(steady); !span.Last.IsZero() {
+		j.series.cutDrain(span.Last)
+	}
 	if err := out.Counts.Check(); err != nil {
 		return err
 	}
@@ -258,7 +261,7 @@ func (j *judge) phases(out *Result) {
 				phase.Metrics[metric] = quantiles(values)
 			}
 		}
-		samples := j.series.of(name)
+		samples := j.wholeSeconds(name)
 		phase.RequestsPerSecond = meanFlow(samples, completed)
 		phase.PromptTokensPerSecond = meanFlow(samples, promptTokens)
 		phase.OutputTokensPerSecond = meanFlow(samples, completionTokens)
@@ -278,34 +281,38 @@ func quantiles(values []float64) Quantiles {
 	return q
 }
 
+// wholeSeconds are those of a phase's own time, which its rates are over.
+func (j *judge) wholeSeconds(phase string) []results.Sample {
+	return j.span(phase).WholeSeconds(j.series.samples, results.OfPhase(phase))
+}
+
+func (j *judge) span(phase string) results.ArrivalSpan {
+	var span results.ArrivalSpan
+	if rows := j.table.rows(phase, ""); len(rows) > 0 {
+		span.See(time.Unix(0, j.table.arrival[rows[0]]))
+		span.See(time.Unix(0, j.table.arrival[rows[len(rows)-1]]))
+	}
+	if j.run.Info.Ended.IsZero() {
+		span.SeeStarts(j.series.samples, phase)
+	}
+	return span
+}
+
 func meanFlow(samples []results.Sample, of func(*results.Sample) *int64) *float64 {
-	values := flow(samples, of)
+	values := results.Flow(samples, of)
 	if len(values) == 0 {
 		return nil
 	}
 	return pointer(mean(values))
 }
 
-// warmMargin is how far the measured hit ratio may lie above the ideal one before it is called out: counting by blocks
-// and by whole prompts differs by about this much.
-const warmMargin = 0.02
-
-// prefixCache compares the hits of the prefix cache with what the workload's own reuse explains.
+// prefixCache tells what came from the prefix cache, and warns where that was there before the run.
 func (j *judge) prefixCache(out *Result) {
-	var cache PrefixCache
-	if prompt := j.table.prompt; prompt.tokens > 0 {
-		cache = PrefixCache{Measured: float64(prompt.cached) / float64(prompt.tokens), Source: "usage"}
-	} else if ratios := level(j.series.of(steady), "prefix_hit_ratio"); len(ratios) > 0 {
-		cache = PrefixCache{Measured: mean(ratios), Source: "server"}
-	} else {
+	cache := j.table.prefix.Cache(j.series.of(steady), j.run.Info.IdealPrefixHitRatio)
+	out.Prefix = cache
+	if cache == nil || !cache.Warm {
 		return
 	}
-	cache.Ideal = j.run.Info.IdealPrefixHitRatio
-	out.Prefix = &cache
-	if cache.Ideal == nil || cache.Measured <= *cache.Ideal+warmMargin {
-		return
-	}
-	cache.Warm = true
 	out.warn("warm cache: %.1f%% of the prompt tokens came from the prefix cache, the workload's own reuse explains at "+
 		"most %.1f%%: the cache held prompts from before this run, and latencies are too good by that",
 		100*cache.Measured, 100**cache.Ideal)

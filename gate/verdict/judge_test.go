@@ -509,10 +509,40 @@ client_headroom: {cpu: "<= 70%"}
 	require.InDelta(t, 1-1/1.05, *got.criterion(t, "client_headroom.schedule_error").Measured, 1e-9)
 }
 
+// Without a recovery phase the drain carries the steady phase's name: 20 s of five a second, then six of what was left.
+func TestTheDrainIsNotTheSteadyPhase(t *testing.T) {
+	r := new(recorded).add(200, nil).seconds(steady, 26, func(i int, s *results.Sample) {
+		done, tokens := int64(8), int64(800)
+		s.Completed, s.CompletionTokens = &done, &tokens
+		s.Client, s.Server = map[string]float64{"cpu": 0.5}, map[string]float64{"queue_depth": 4, "prefix_hit_ratio": 0.5}
+		switch {
+		case i >= 20:
+			done, tokens = 3, 300
+			s.Client["cpu"], s.Server["queue_depth"], s.Server["prefix_hit_ratio"] = 0.1, 0, 1
+		case i%4 == 0: // nothing completed, so that nobody had tokens to count
+			done, s.CompletionTokens = 0, nil
+		}
+	})
+	got := r.judge(t, `
+capacity_gate: {output_tokens_per_second: ">= 100", requests_per_second: ">= 1"}
+client_headroom: {cpu: "<= 70%"}
+`)
+	// The last arrival is at 19.9 s: the seconds 0 to 18, of which 5 are empty.
+	tokens := got.criterion(t, "output_tokens_per_second")
+	require.Equal(t, int64(19), tokens.N)
+	require.InDelta(t, 800*14.0/19, *tokens.Measured, 1e-9)
+	require.InDelta(t, 8*14.0/19, *got.criterion(t, "requests_per_second").Measured, 1e-9)
+	require.InDelta(t, 8*14.0/19, *got.Phases[0].RequestsPerSecond, 1e-9)
+	require.InDelta(t, 800*14.0/19, *got.Phases[0].OutputTokensPerSecond, 1e-9)
+	cpu := got.criterion(t, "client_headroom.cpu")
+	require.Equal(t, int64(20), cpu.N, "an idle load generator afterwards is no headroom")
+	require.InDelta(t, 0.5, got.Prefix.Measured, 1e-12)
+}
+
 func TestQueueGrowthFromRequestsInFlight(t *testing.T) {
 	// The service fills up during the warmup and then settles: 12 requests more in ten minutes are no backlog.
 	settling := func() *recorded {
-		return new(recorded).add(6000, nil).
+		return new(recorded).add(1000, func(_ int, q *results.Request) { q.Phase = "warmup" }).add(6000, nil).
 			seconds("warmup", 100, func(i int, s *results.Sample) {
 				inFlight, offered := int64(i*64/100), int64(20)
 				s.InFlight, s.Offered = &inFlight, &offered

@@ -72,8 +72,9 @@ type Phase struct {
 	Metrics map[string]Quantiles `json:"metrics,omitempty"`
 	// OfferedPerSecond is the rate of the phase's arrivals, (n-1)/Seconds; absent for fewer than two.
 	OfferedPerSecond *float64 `json:"offered_per_second,omitempty"`
-	// Rates per second of what was completed during the phase, absent where the series does not have them. In a short phase
-	// they lie below the offered rate, since the answers to its last arrivals come after it.
+	// Rates per second of what was completed in the whole seconds from the phase's first arrival to its last, absent where
+	// the series does not have them. In a short phase they lie below the offered rate, since the answers to its last arrivals
+	// come after it.
 	RequestsPerSecond     *float64 `json:"requests_per_second,omitempty"`
 	PromptTokensPerSecond *float64 `json:"prompt_tokens_per_second,omitempty"`
 	OutputTokensPerSecond *float64 `json:"output_tokens_per_second,omitempty"`

@@ -73,15 +73,14 @@ func level(samples []results.Sample, metric string) []float64 {
 	return values
 }
 
-// flow returns one value per second of a phase.
-func flow(samples []results.Sample, of func(*results.Sample) *int64) []float64 {
-	var values []float64
-	for i := range samples {
-		if v := of(&samples[i]); v != nil {
-			values = append(values, float64(*v))
+// cutDrain takes the seconds after the steady phase's last arrival out of the phase: where no other phase follows, they carry
+// its name, and the service has less and less to do in them.
+func (s series) cutDrain(last time.Time) {
+	for i := range s.samples {
+		if sample := &s.samples[i]; sample.Phase == steady && sample.Time.After(last) {
+			sample.Phase = ""
 		}
 	}
-	return values
 }
 
 // growthFinding is what a detector found in a run.

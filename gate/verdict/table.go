@@ -53,7 +53,7 @@ type table struct {
 	counts  results.Counts
 	dropped map[string]int64      // by reason
 	sorted  map[[2]string][]int32 // by phase and class; see rows
-	prompt  struct{ tokens, cached, requests int64 }
+	prefix  PrefixTally
 }
 
 // names numbers a few distinct names in the order in which they come.
@@ -125,10 +125,8 @@ func (t *table) add(r *results.Request) {
 	} {
 		t.values[column] = append(t.values[column], orNaN(value))
 	}
-	if r.Phase == steady && r.Cached.Known && r.Prompt.Known {
-		t.prompt.requests++
-		t.prompt.tokens += r.Prompt.Value
-		t.prompt.cached += r.Cached.Value
+	if r.Phase == steady {
+		t.prefix.Add(r)
 	}
 }
 

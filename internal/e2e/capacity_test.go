@@ -393,11 +393,11 @@ func TestCompareTwoServices(t *testing.T) {
 	t.Parallel()
 	fast := startEngine(t, func(c *llmtest.ServerConfig) { c.Engine.StepBase = 8 * time.Millisecond })
 	slow := startEngine(t, func(c *llmtest.ServerConfig) { c.Engine.StepBase = 24 * time.Millisecond })
-	dirs := make([]string, 0, 3)
+	dirs := make([]string, 0, 4)
 	for _, run := range []struct {
 		sim  *engine
 		rate string
-	}{{fast, "50"}, {slow, "50"}, {fast, "30"}} {
+	}{{fast, "50"}, {slow, "50"}, {fast, "30"}, {fast, "50"}} {
 		cmd, dir := gatedRun(t, "capacity_gate: {success_rate: \">= 0.5\"}\n", "-e", "URL=http://"+run.sim.host, "-e", "RATE="+run.rate)
 		r := finish(t, cmd)
 		require.Equal(t, 0, r.exit, r.stderr)
@@ -416,6 +416,10 @@ func TestCompareTwoServices(t *testing.T) {
 	require.Equal(t, 0, back.exit, back.stderr)
 	require.Contains(t, back.stdout, "B is better")
 
+	again := runK6(t, "x", "llm", "compare", dirs[0], dirs[3])
+	require.Equal(t, 3, again.exit, again.stdout)
+	require.Contains(t, again.stderr, "prefix cache before the run (A: 0 %, B: ", "the first run left its prompts there")
+
 	other := runK6(t, "x", "llm", "compare", dirs[0], dirs[2])
 	require.Equal(t, 3, other.exit)
 	require.Contains(t, other.stderr, "--force")
@@ -431,6 +435,7 @@ func TestWrongUseOfCapacityCommands(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "slo.yaml"), []byte("capacity_gate: {ttft_p95: \"<= 1s\"}\nphases: {steady: 10s}\n"), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "s.js"), []byte("export default function () {}"), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "other.json"), []byte(`{"schema": "something/1"}`), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "found.json"), []byte(`{"schema": "safeqps-capacity/1", "status": "found", "safe_qps": 2, "confirmed": true}`), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "broken.json"), []byte(`{"schema":`), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "short.csv"), []byte("timestamp,input_length,output_length\n0.5,1,1\n1.25,1,1\n"), 0o600))
 	search := []string{"capacity", "--script", "s.js", "--contract", "slo.yaml", "--out", "search"}
@@ -438,23 +443,29 @@ func TestWrongUseOfCapacityCommands(t *testing.T) {
 		args []string
 		says string
 	}{
-		"no script":            {[]string{"capacity", "--contract", "slo.yaml", "--out", "search"}, "--script"},
-		"missing contract":     {[]string{"capacity", "--script", "s.js", "--contract", "none.yaml", "--out", "search"}, "none.yaml"},
-		"tolerance":            {append(slices.Clone(search), "--tolerance", "5x%"), "--tolerance"},
-		"tolerance range":      {append(slices.Clone(search), "--tolerance", "0%"), "tolerance is 0"},
-		"range":                {append(slices.Clone(search), "--min", "5", "--max", "5"), "max is 5"},
-		"not a number":         {append(slices.Clone(search), "--min", "NaN"), "min is NaN"},
-		"cost without price":   {append(slices.Clone(search), "--max-cost", "5"), "gpu_hour_price"},
-		"arrival":              {append(slices.Clone(search), "--arrival", "sometimes"), "--arrival"},
-		"workload":             {append(slices.Clone(search), "--workload", "../up:A=1"), "--workload"},
-		"compare one":          {[]string{"compare", "a"}, "expected 2: A B"},
-		"compare nothing":      {[]string{"compare", "a", "b"}, "run.json"},
-		"compare margin":       {[]string{"compare", "a", "b", "--margin", "-5%"}, "--margin"},
-		"plan without rate":    {[]string{"plan", "other.json"}, "--rate"},
-		"plan of nothing":      {[]string{"plan", ".", "--rate", "5"}, "envelope.json"},
-		"plan of another":      {[]string{"plan", "other.json", "--rate", "5"}, "something/1"},
-		"plan of a torn one":   {[]string{"plan", "broken.json", "--rate", "5"}, "broken.json"},
-		"plan headroom":        {[]string{"plan", "other.json", "--rate", "5", "--headroom", "lots"}, "--headroom"},
+		"no script":          {[]string{"capacity", "--contract", "slo.yaml", "--out", "search"}, "--script"},
+		"missing contract":   {[]string{"capacity", "--script", "s.js", "--contract", "none.yaml", "--out", "search"}, "none.yaml"},
+		"tolerance":          {append(slices.Clone(search), "--tolerance", "5x%"), "--tolerance"},
+		"tolerance range":    {append(slices.Clone(search), "--tolerance", "0%"), "tolerance is 0"},
+		"range":              {append(slices.Clone(search), "--min", "5", "--max", "5"), "max is 5"},
+		"not a number":       {append(slices.Clone(search), "--min", "NaN"), "min is NaN"},
+		"cost without price": {append(slices.Clone(search), "--max-cost", "5"), "gpu_hour_price"},
+		"arrival":            {append(slices.Clone(search), "--arrival", "sometimes"), "--arrival"},
+		"workload":           {append(slices.Clone(search), "--workload", "../up:A=1"), "--workload"},
+		"compare one":        {[]string{"compare", "a"}, "expected 2: A B"},
+		"compare nothing":    {[]string{"compare", "a", "b"}, "run.json"},
+		"compare margin":     {[]string{"compare", "a", "b", "--margin", "-5%"}, "--margin"},
+		"plan without rate":  {[]string{"plan", "other.json"}, "--rate"},
+		"plan of nothing":    {[]string{"plan", ".", "--rate", "5"}, "envelope.json"},
+		"plan of another":    {[]string{"plan", "other.json", "--rate", "5"}, "something/1"},
+		"plan of a torn one": {[]string{"plan", "broken.json", "--rate", "5"}, "broken.json"},
+		"plan headroom":      {[]string{"plan", "other.json", "--rate", "5", "--headroom", "lots"}, "--headroom"},
+		"plan without GPUs":  {[]string{"plan", "other.json", "--rate", "5", "--gpus", "0"}, "--gpus: got 0, expected more than 0"},
+		"plan mean rate":     {[]string{"plan", "other.json", "--rate", "5", "--mean-rate", "0"}, "--mean-rate: got 0, expected more than 0"},
+		"plan without end": {
+			[]string{"plan", "found.json", "--rate", "5", "--gpus", "1e308", "--gpu-hour-price", "1e308", "--json"}, "GPUs per replica of 1e+308",
+		},
+		"search of arguments":  {[]string{"capacity", "extra"}, `expected no arguments, only flags`},
 		"plan of both":         {[]string{"plan", "other.json", "--rate", "5", "--trace", "short.csv"}, "one of --rate and --trace"},
 		"compare in two forms": {[]string{"compare", "a", "b", "--json", "--markdown"}, "one of --json and --markdown"},
 		"plan of a short trace": {

@@ -56,6 +56,10 @@ func TestThreeInstancesAreOneTest(t *testing.T) {
 
 	require.Equal(t, 3, runK6(t, merge...).exit, "not twice into one place")
 	require.Equal(t, 3, runK6(t, "x", "llm", "merge", dirs[0]).exit)
+	twice := runK6(t, "x", "llm", "merge", dirs[0], dirs[0]+"/", "--out", out+"-twice")
+	require.Equal(t, 3, twice.exit)
+	require.Contains(t, twice.stderr, "are one directory")
+	require.NoDirExists(t, out+"-twice")
 }
 
 func TestASegmentWithoutItsSequenceIsRefused(t *testing.T) {
