@@ -27,6 +27,8 @@ type Capacity struct {
 	// MeanInFlight requests at SafeQPS and their mean E2E in seconds. Both, measured apart, make Little's law a check.
 	MeanInFlight   *float64 `json:"mean_in_flight,omitempty"`
 	MeanE2ESeconds *float64 `json:"mean_e2e_seconds,omitempty"`
+	// Doubts are the notes of the search: a plan is as good as what it rests on.
+	Doubts []string `json:"doubts,omitempty"`
 }
 
 // FromResult takes the capacity of a replica from the result of a search on one replica. It is an error where no rate
@@ -37,7 +39,7 @@ func FromResult(r *capacity.Result) (Capacity, error) {
 	}
 	c := Capacity{
 		SafeQPS: *r.SafeQPS, Confirmed: r.Confirmed, CompletedRate: r.CompletedRate, OutputTokensPerSecond: r.OutputTokensPerSecond,
-		PromptTokensPerSecond: r.PromptTokensPerSecond, MeanInFlight: r.MeanInFlight,
+		PromptTokensPerSecond: r.PromptTokensPerSecond, MeanInFlight: r.MeanInFlight, Doubts: r.Notes,
 	}
 	const milliseconds = 1000 // in a second
 	if q, ok := r.Latencies["e2e"]; ok && q.N > 0 && q.Mean > 0 {

@@ -257,6 +257,9 @@ func (p *Plan) notes() {
 	if !p.Capacity.Confirmed {
 		note("the Safe QPS is a candidate that was not confirmed at the contract's full length")
 	}
+	for _, doubt := range p.Capacity.Doubts {
+		note("the search says: %s", doubt)
+	}
 	switch {
 	case p.ByLittle == nil:
 		note("no check by Little's law: the mean E2E or the mean number in flight at the Safe QPS was not measured")

@@ -280,3 +280,19 @@ func TestTheEntryOfTheEnvelopeIsTold(t *testing.T) {
 	require.Contains(t, string(content), `"workload": "chat"`)
 	require.Contains(t, string(content), `"arrivals": "bursty"`)
 }
+
+// A plan repeats what the search doubts, and says at its head where its two counts cannot both be right.
+func TestAPlanRepeatsTheDoubts(t *testing.T) {
+	c := replica()
+	c.Doubts = []string{"the tolerance is not met"}
+	p := made(t, c, Demand{PeakRate: 100, Spares: 1})
+	require.Equal(t, []string{"the search says: the tolerance is not met"}, p.Notes)
+	require.NotContains(t, p.Text(), "differ by")
+	c.MeanInFlight = ptr(60.0)
+	require.Contains(t, made(t, c, Demand{PeakRate: 100, Spares: 1}).Text(), "the two counts differ by 50 %")
+
+	r := &capacity.Result{SafeQPS: ptr(3.0), Notes: []string{"a", "b"}}
+	got, err := FromResult(r)
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "b"}, got.Doubts)
+}

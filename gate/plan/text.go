@@ -3,6 +3,7 @@ package plan
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"text/tabwriter"
 )
@@ -37,7 +38,12 @@ func (p *Plan) Text() string {
 		line("by Little's law", "%d replicas: %.4g requests in flight, %.4g on a replica at its Safe QPS",
 			*p.ByLittle, *p.InFlight, *p.Capacity.MeanInFlight)
 	}
-	line("replicas", "%d, of which %d spare", p.Replicas, d.Spares)
+	doubtful := ""
+	const large = 0.2
+	if p.Disagreement != nil && math.Abs(*p.Disagreement) > large {
+		doubtful = fmt.Sprintf("; the two counts differ by %.0f %%, so one of them rests on a wrong measurement: see the notes", 100*math.Abs(*p.Disagreement))
+	}
+	line("replicas", "%d, of which %d spare%s", p.Replicas, d.Spares, doubtful)
 	line("load at the peak", "%.0f %% of Safe QPS; %.0f %% without the spares", 100*p.LoadAtPeak, 100*p.LoadDegraded)
 	if p.MonthsLeft != nil {
 		line("lasts", "%.1f months until the peak needs all of the Safe QPS without the spares", *p.MonthsLeft)
