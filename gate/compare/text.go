@@ -3,6 +3,7 @@ package compare
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"text/tabwriter"
 )
@@ -53,6 +54,9 @@ func value(v *float64) string {
 	if v == nil {
 		return "-"
 	}
+	if math.Abs(*v) >= 1e4 && math.Abs(*v) < 1e15 { // no exponent among milliseconds
+		return fmt.Sprintf("%.0f", *v)
+	}
 	return fmt.Sprintf("%.4g", *v)
 }
 
@@ -69,7 +73,7 @@ func (r *Report) head() []string {
 	}
 	return []string{
 		"B is " + answer, "A: " + r.A, "B: " + r.B,
-		fmt.Sprintf("phase %s, %d blocks of %.3g s, %.3g %% confidence, %s",
+		fmt.Sprintf("phase %s, %d blocks of %.3g s, %.3g %% confidence, %s; latencies in milliseconds",
 			r.Phase, r.Blocks, r.BlockSeconds, 100*r.Confidence, paired),
 	}
 }

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
@@ -9,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/safeqps/xk6-safeqps/gate/capacity"
+	"github.com/safeqps/xk6-safeqps/gate/results"
+	"github.com/safeqps/xk6-safeqps/gate/verdict"
 )
 
 func TestCapacitiesOfSearches(t *testing.T) {
@@ -54,4 +57,35 @@ func TestLabelsOfSeveralRunsAreJoined(t *testing.T) {
 		"trace rescaled in time: from 5 to 20", "synthetic prompts", "trace truncated: 0s to 5m",
 	}))
 	require.Empty(t, JoinLabels(nil))
+}
+
+// What came back from a run that was cut is not how fast the service is: the fewer came, the faster they look.
+func TestSurvivorsAreLowerBounds(t *testing.T) {
+	rate, fast := 30.0, 31.0
+	point := func(c results.Counts) Point {
+		return Point{OfferedPerSecond: &rate, Counts: c, TTFT: &verdict.Quantiles{N: 10, P95: 2200, P99: 2200}}
+	}
+	cut := point(results.Counts{Offered: 87, Started: 87, Completed: 18, InFlight: 69})
+	whole := point(results.Counts{Offered: 100, Started: 99, Dropped: 1, Completed: 90, Failed: 5, InFlight: 4})
+	whole.OfferedPerSecond = &fast
+	require.True(t, cut.Survivors())
+	require.False(t, whole.Survivors())
+	require.Equal(t, int64(18), cut.Ended())
+	require.Equal(t, int64(95), whole.Ended())
+
+	in := Input{Runs: []Run{
+		{Name: "cut", Arrival: "Poisson", Points: []Point{cut}, Info: results.Info{Rates: map[string]float64{"t": 28}}},
+		{Name: "whole", Arrival: "Poisson", Points: []Point{whole}},
+	}}
+	curves := curvesOf(in.Runs)
+	require.Nil(t, curves[0].Points[0].TTFT, "not drawn")
+	require.NotNil(t, curves[0].Points[1].TTFT)
+	require.NotNil(t, in.Runs[0].Points[0].TTFT, "the data keeps it")
+	var page bytes.Buffer
+	require.NoError(t, HTML(&page, in))
+	require.Contains(t, page.String(), "≥ 2.2 s")
+	require.Contains(t, page.String(), "(18 ended)")
+	require.Contains(t, page.String(), "≥: the run ended before")
+	require.Contains(t, page.String(), `<td class="n">28</td>`)
+	require.Contains(t, string(EnvelopeMarkdown(in)), "| ≥ 2.2 s |")
 }

@@ -75,6 +75,9 @@ func digits(v float64) string {
 	return text
 }
 
+// hopeless is how many times its requests a run may need before it is not a matter of a longer one.
+const hopeless = 100
+
 // worthTelling is the inflation from which it is shown.
 const worthTelling = 1.5
 
@@ -93,12 +96,14 @@ func evidence(c *verdict.Criterion) string {
 		parts = append(parts, fmt.Sprintf("%d seen", c.N))
 	}
 	if c.Inflation >= worthTelling {
-		parts = append(parts, fmt.Sprintf("%s requests hold the evidence of one", digits(math.Round(10*c.Inflation)/10)))
+		parts = append(parts, fmt.Sprintf("worth %.0f independent ones", math.Floor(float64(c.N)/c.Inflation)))
 	}
 	if c.Undecided > 0 {
 		parts = append(parts, fmt.Sprintf("%d undecided", c.Undecided))
 	}
 	switch {
+	case c.Needed != nil && *c.Needed > hopeless*c.N:
+		parts = append(parts, "far from decided: no bearable number more would do")
 	case c.Needed != nil:
 		parts = append(parts, fmt.Sprintf("needs %d more, none over", *c.Needed))
 	case c.NeededAtShare != nil:
@@ -190,7 +195,7 @@ func legend(r *verdict.Result) string {
 		mean = mean || (!bounded && c.MeanLow != nil && c.MeanHigh != nil)
 		dependent = dependent || c.Inflation >= worthTelling
 		undecided = undecided || c.Undecided > 0
-		needed = needed || c.Needed != nil
+		needed = needed || (c.Needed != nil && *c.Needed <= hopeless*c.N)
 		neededAtShare = neededAtShare || (c.Needed == nil && c.NeededAtShare != nil)
 	}
 	var parts []string
@@ -200,7 +205,7 @@ func legend(r *verdict.Result) string {
 	}{
 		{share, `"N of M over (a to b)": N of M requests were over the limit, a to b bounds their true share`},
 		{mean, `"mean of N (a to b)": a to b bounds the true mean`},
-		{dependent, `"K requests hold the evidence of one": they depend on each other`},
+		{dependent, `"worth K independent ones": slow requests came in clusters, and prove no more than K that do not depend on each other`},
 		{undecided, `"undecided": dropped, or cut short by the end`},
 		{needed, `"needs K more, none over": so many further requests give PASS if none is over the limit`},
 		{neededAtShare, `"needs about K more": so many further requests decide if as large a share of them is over the limit`},

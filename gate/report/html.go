@@ -205,6 +205,7 @@ type ratesView struct {
 	Runs   []runView
 	Single bool
 	Safe   bool // a search found a safe rate: it is in the charts
+	Cut    bool // some point is of survivors
 }
 
 // runView is one run for the template.
@@ -255,6 +256,7 @@ type pointView struct {
 	RunID   string
 	Arrival string
 	Badge   badge
+	Asked   *float64 // the mean rate of the trace, where it is the only one
 }
 
 // curve is one arrival process (of one workload): the points of all its runs by rate.
@@ -337,6 +339,9 @@ func (p *page) rates() {
 	}
 	view := &ratesView{Runs: p.Runs, Single: p.Single}
 	view.Safe = slices.ContainsFunc(p.Capacity, func(c Capacity) bool { return c.SafeQPS != nil })
+	for i := range p.Runs {
+		view.Cut = view.Cut || slices.ContainsFunc(p.Runs[i].Points, func(v pointView) bool { return v.Survivors() })
+	}
 	if !p.Single {
 		p.Rates = view
 		return
@@ -463,6 +468,9 @@ func curvesOf(runs []Run) []curve {
 				continue // one arrival has no rate
 			}
 			v := curveView{Run: r.Name, Point: p}
+			if v.Survivors() { // a curve through lower bounds would say that overload is fast
+				v.TTFT, v.ITL, v.TPOT, v.E2E = nil, nil, nil, nil
+			}
 			if r.Verdict != nil && len(r.Points) == 1 {
 				v.Verdict = string(r.Verdict.Verdict)
 			}
@@ -553,7 +561,7 @@ func viewOf(r *Run, i int) runView {
 	v.Facts = facts(r)
 	v.Contract, v.Options = pretty(r.Info.Contract), pretty(r.Info.Options)
 	for _, p := range r.Points {
-		point := pointView{Point: p, Run: r.Name, RunID: v.ID, Arrival: r.Arrival, Badge: v.Badge}
+		point := pointView{Point: p, Run: r.Name, RunID: v.ID, Arrival: r.Arrival, Badge: v.Badge, Asked: asked(r)}
 		if len(r.Points) > 1 {
 			point.Badge = statusView("") // the verdict is about all steps together
 		}
@@ -566,6 +574,17 @@ func viewOf(r *Run, i int) runView {
 		v.Elapsed = r.Info.Ended.Sub(r.Info.Started).Round(time.Second).String()
 	}
 	return v
+}
+
+// asked is the rate that a run was to have, where one trace says so.
+func asked(r *Run) *float64 {
+	if len(r.Info.Rates) != 1 || len(r.Points) != 1 {
+		return nil
+	}
+	for _, rate := range r.Info.Rates {
+		return &rate
+	}
+	return nil
 }
 
 func sortedKeys[V any](m map[string]V) []string {

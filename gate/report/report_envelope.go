@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/safeqps/xk6-safeqps/gate/contract"
+	"github.com/safeqps/xk6-safeqps/gate/verdict"
 )
 
 // EnvelopeMarkdown is a report of several runs as GitHub-flavoured Markdown: the capacity envelope, if a search found
@@ -49,8 +50,8 @@ func EnvelopeMarkdown(in Input) []byte {
 				name += " step " + p.Step
 			}
 			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", cell(name), cell(r.Arrival),
-				quantityOf(p.OfferedPerSecond, ""), quantityOf(p.AchievedPerSecond, ""), word, quantile(p.TTFT, "p99"),
-				quantile(p.ITL, "p99"), quantile(p.TPOT, "p99"), quantile(p.E2E, "p99"),
+				quantityOf(p.OfferedPerSecond, ""), quantityOf(p.AchievedPerSecond, ""), word, p.bound(p.TTFT),
+				p.bound(p.ITL), p.bound(p.TPOT), p.bound(p.E2E),
 				quantityOf(p.Goodput, string(contract.UnitRatio)), quantityOf(p.ErrorShare, string(contract.UnitRatio)), cell(broke))
 		}
 		labels = append(labels, r.Info.Labels...)
@@ -65,6 +66,15 @@ func EnvelopeMarkdown(in Input) []byte {
 		fmt.Fprintf(&b, "\nFirst run started %s.\n", in.Runs[0].Info.Started.UTC().Format("2006-01-02 15:04:05 MST"))
 	}
 	return b.Bytes()
+}
+
+// bound is a p99, marked where it is a lower bound.
+func (p Point) bound(q *verdict.Quantiles) string {
+	text := quantile(q, "p99")
+	if q != nil && p.Survivors() {
+		text = "≥ " + text
+	}
+	return text
 }
 
 func orWord(v *float64, unit, word string) string {

@@ -109,6 +109,17 @@ type Point struct {
 	E2E  *verdict.Quantiles `json:"e2e,omitempty"`
 }
 
+// Survivors reports that the run ended before a tenth or more of the started requests had. The latencies are then of those
+// that came back soonest: lower bounds, which fall as the load rises.
+func (p Point) Survivors() bool {
+	const left = 0.1
+	open := p.Counts.InFlight + p.Counts.Cancelled
+	return float64(open) > left*float64(p.Counts.Started)
+}
+
+// Ended counts the requests that came to an end of their own.
+func (p Point) Ended() int64 { return p.Counts.Completed + p.Counts.Failed }
+
 // Group is a part of the requests: a class, or a range of prompt lengths.
 type Group struct {
 	Name string `json:"name"`

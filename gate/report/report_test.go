@@ -60,13 +60,13 @@ func TestText(t *testing.T) {
   criterion                 limit                measured        verdict       evidence
   ttft_p95                  <= 800ms             1.235s          FAIL          90 of 1000 over (7.54% to 10.65%)
     20 of 1000 requests failed
-  long/ttft_p99             <= 6s                812.3ms         INCONCLUSIVE  0 of 60 over (0% to 4.87%); 2 requests hold the evidence of one; 1 undecided; needs 239 more, none over
+  long/ttft_p99             <= 6s                812.3ms         INCONCLUSIVE  0 of 60 over (0% to 4.87%); worth 29 independent ones; 1 undecided; needs 239 more, none over
   output_tokens_per_second  >= 700               710.2 tokens/s  PASS          mean of 120 (705 tokens/s to 715.5 tokens/s)
   queue_growth              no_sustained_growth  no              PASS          600 seen
   client_headroom.cpu       <= 80%               -               not measured  -
     it was not measured
 
-  evidence: "N of M over (a to b)": N of M requests were over the limit, a to b bounds their true share; "mean of N (a to b)": a to b bounds the true mean; "K requests hold the evidence of one": they depend on each other; "undecided": dropped, or cut short by the end; "needs K more, none over": so many further requests give PASS if none is over the limit (docs/statistics.md)
+  evidence: "N of M over (a to b)": N of M requests were over the limit, a to b bounds their true share; "mean of N (a to b)": a to b bounds the true mean; "worth K independent ones": slow requests came in clusters, and prove no more than K that do not depend on each other; "undecided": dropped, or cut short by the end; "needs K more, none over": so many further requests give PASS if none is over the limit (docs/statistics.md)
   offered 1001, started 1000, dropped 1 (1 late), completed 970, failed 20, cancelled 9, in flight 1
   steady: offered 10.01/s, completed 9.7/s, 710.2 output tokens/s
   label: ignore_eos: compares configurations, claims no capacity
@@ -90,7 +90,7 @@ func TestMarkdown(t *testing.T) {
 | criterion | limit | measured | evidence | verdict |
 | --- | --- | --- | --- | --- |
 | ttft\_p95 | &lt;= 800ms | 1.235s | 90 of 1000 over (7.54% to 10.65%)<br>20 of 1000 requests failed | **FAIL** |
-| long/ttft\_p99 | &lt;= 6s | 812.3ms | 0 of 60 over (0% to 4.87%); 2 requests hold the evidence of one; 1 undecided; needs 239 more, none over | **INCONCLUSIVE** |
+| long/ttft\_p99 | &lt;= 6s | 812.3ms | 0 of 60 over (0% to 4.87%); worth 29 independent ones; 1 undecided; needs 239 more, none over | **INCONCLUSIVE** |
 | output\_tokens\_per\_second | &gt;= 700 | 710.2 tokens/s | mean of 120 (705 tokens/s to 715.5 tokens/s) | PASS |
 | queue\_growth | no\_sustained\_growth | no | 600 seen | PASS |
 | client\_headroom.cpu | &lt;= 80% | - | -<br>it was not measured | not measured |
@@ -142,7 +142,7 @@ func TestJUnit(t *testing.T) {
       <failure type="FAIL" message="measured 1.235s; 90 of 1000 over (7.54% to 10.65%)">20 of 1000 requests failed</failure>
     </testcase>
     <testcase classname="capacity_gate" name="long/ttft_p99 &lt;= 6s">
-      <error type="INCONCLUSIVE" message="measured 812.3ms; 0 of 60 over (0% to 4.87%); 2 requests hold the evidence of one; 1 undecided; needs 239 more, none over"></error>
+      <error type="INCONCLUSIVE" message="measured 812.3ms; 0 of 60 over (0% to 4.87%); worth 29 independent ones; 1 undecided; needs 239 more, none over"></error>
     </testcase>
     <testcase classname="capacity_gate" name="output_tokens_per_second &gt;= 700">
       <system-out>measured 710.2 tokens/s; mean of 120 (705 tokens/s to 715.5 tokens/s)</system-out>
@@ -161,7 +161,7 @@ func TestJUnit(t *testing.T) {
 
 func TestGitHub(t *testing.T) {
 	require.Equal(t, `::error title=FAIL ttft_p95::measured 1.235s, limit <= 800ms: 90 of 1000 over (7.54%25 to 10.65%25); 20 of 1000 requests failed
-::warning title=INCONCLUSIVE long/ttft_p99::measured 812.3ms, limit <= 6s: 0 of 60 over (0%25 to 4.87%25); 2 requests hold the evidence of one; 1 undecided; needs 239 more, none over
+::warning title=INCONCLUSIVE long/ttft_p99::measured 812.3ms, limit <= 6s: 0 of 60 over (0%25 to 4.87%25); worth 29 independent ones; 1 undecided; needs 239 more, none over
 ::warning title=LLM capacity gate::the declared warmup was too short: 50%25 | more%0Aand more
 ::error title=LLM capacity gate%3A FAIL::offered 1001, started 1000, dropped 1 (1 late), completed 970, failed 20, cancelled 9, in flight 1%0Aignore_eos: compares configurations, claims no capacity
 `, string(GitHub(sample())))
