@@ -1,9 +1,11 @@
 package verdict
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/safeqps/xk6-safeqps/gate/contract"
 	"github.com/safeqps/xk6-safeqps/gate/results"
@@ -59,6 +61,10 @@ func (j *judge) criterion(c contract.Criterion) (Criterion, error) {
 		out.Verdict = Inconclusive
 		out.Needed, out.NeededAtShare = nil, nil
 		out.note("the limit waits for a baseline")
+	}
+	if c.Class != "" && j.table.classes.find(c.Class) < 0 {
+		seen := slices.DeleteFunc(slices.Sorted(slices.Values(j.table.classes.list)), func(name string) bool { return name == "" })
+		out.note("no request has the class %q; classes seen: %s", c.Class, cmp.Or(strings.Join(seen, ", "), "none"))
 	}
 	return out, err
 }
