@@ -801,7 +801,7 @@ func TestEmbeddingsHaveNoTokenLatencies(t *testing.T) {
 // A class that is misspelt is found by the ones that were seen.
 func TestAClassThatNobodyHasIsTold(t *testing.T) {
 	r := (&recorded{}).add(100, func(i int, q *results.Request) { q.Class = []string{"short", "long"}[i%2] })
-	out := r.judge(t, gate(`ttft_p50: "<= 2s"`)+"by_class:\n  shrot: {ttft_p50: \"<= 1s\"}\n  long: {ttft_p50: \"<= 1s\"}\n")
+	out := r.judge(t, gate(`ttft_p50: "<= 2s"`, `by_class: {shrot: {ttft_p50: "<= 1s"}, long: {ttft_p50: "<= 1s"}}`))
 	require.Contains(t, out.criterion(t, "shrot/ttft_p50").Note, `no request has the class "shrot"; classes seen: long, short`)
 	require.NotContains(t, out.criterion(t, "long/ttft_p50").Note, "classes seen")
 }
