@@ -256,8 +256,12 @@ func (r *Result) notes(o Options, low, high *level) {
 			rate(low.rate), percent(low.length))
 	}
 	if low != nil && high != nil && !r.ToleranceMet {
-		r.note("the bracket goes from %s to %s: the tolerance of %s is not met",
-			rate(*r.AskedQPS), rate(high.rate), percent(o.Tolerance))
+		half := ""
+		if high.status == verdict.Inconclusive {
+			half = " (half of it, since the upper end did not fail)"
+		}
+		r.note("the bracket goes from %s to %s: the tolerance of %s is not met%s",
+			rate(*r.AskedQPS), rate(high.rate), percent(o.Tolerance), half)
 	}
 	if high != nil && high.status == verdict.Inconclusive {
 		needed := "and no number of requests is known to decide it"

@@ -160,6 +160,9 @@ func TestAnUndecidedEndNeedsANarrowerBracket(t *testing.T) {
 		})
 		request, end := p.next()
 		require.Equal(t, c.end, end, "%+v", c)
+		notes := strings.Join(newResult(wide().withDefaults(), p.probes, BudgetSpent).Notes, "\n")
+		require.Equal(t, c.end == "", strings.Contains(notes, "the tolerance of 5.0 % is not met"), notes)
+		require.Equal(t, c.end == "" && c.status == verdict.Inconclusive, strings.Contains(notes, "(half of it, since the upper end did not fail)"), notes)
 		if end == "" {
 			require.Greater(t, request.Rate, c.low)
 			require.Less(t, request.Rate, c.high)
