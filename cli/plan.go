@@ -181,12 +181,12 @@ func (f *planFlags) replica(path string) (plan.Capacity, error) {
 
 // inSearch is the answer in the directory of a search: the envelope of several, or the one result.
 func inSearch(dir string) (string, error) {
-	for _, name := range []string{envelopeFile, capacityFile} {
+	for _, name := range []string{capacity.EnvelopeFile, capacity.ResultFile} {
 		path := filepath.Join(dir, name)
 		if _, err := os.Stat(path); err == nil {
 			return path, nil
 		}
 	}
 
-	return "", fmt.Errorf("plan: %s holds neither %s nor %s: it is not the directory of a finished search", dir, envelopeFile, capacityFile)
+	return "", fmt.Errorf("plan: %s holds neither %s nor %s: it is not the directory of a finished search", dir, capacity.EnvelopeFile, capacity.ResultFile)
 }

@@ -72,6 +72,13 @@ func (p *prober) run(ctx context.Context, req capacity.ProbeRequest) (capacity.P
 	if came.enough {
 		result.OfferedRate = &came.Rate
 	}
+	if m, several := came.perArrival(); several {
+		result.RequestsPerArrival = &m
+		if result.CompletedRate != nil {
+			arrivals := *result.CompletedRate / m
+			result.CompletedRate = &arrivals
+		}
+	}
 	if run.Info.Aborted != nil && run.Info.Aborted.Rule != results.RuleInterrupted {
 		result.StoppedEarly = run.Info.Aborted.Saw
 	}

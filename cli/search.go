@@ -25,12 +25,8 @@ import (
 	"github.com/safeqps/xk6-safeqps/trace/arrival"
 )
 
-// What a search leaves in its directory, beside capacity.StateFile and the probes.
-const (
-	capacityFile = "capacity.json"
-	envelopeFile = "envelope.json"
-	lockFile     = ".lock"
-)
+// lockFile keeps a second search out of a directory.
+const lockFile = ".lock"
 
 // runCapacity runs the searches of all cells, and leaves the answer in --out.
 func runCapacity(ctx context.Context, env environment, f *capacityFlags) error {
@@ -114,7 +110,7 @@ func own(dir string) error {
 	}
 	for _, entry := range entries {
 		name := entry.Name()
-		if name == results.RunFile || name == capacityFile || strings.HasPrefix(name, "probe-") || strings.HasPrefix(name, proofDir) {
+		if name == results.RunFile || name == capacity.ResultFile || strings.HasPrefix(name, "probe-") || strings.HasPrefix(name, proofDir) {
 			return fmt.Errorf("--out: %s holds %s and no search (no %s): a search would replace what is not its own; name another directory",
 				dir, name, capacity.StateFile)
 		}
@@ -190,7 +186,7 @@ func (f *capacityFlags) search(ctx context.Context, env environment, one *search
 		return err //nolint:wrapcheck // nothing to add
 	}
 
-	return results.WriteFile(filepath.Join(p.dir, capacityFile), content) //nolint:wrapcheck // names the file
+	return results.WriteFile(filepath.Join(p.dir, capacity.ResultFile), content) //nolint:wrapcheck // names the file
 }
 
 // seedOf is the seed of a search. Unless one is named it is drawn, and kept: another search of the same service must not
@@ -318,7 +314,7 @@ func (f *capacityFlags) finish(env environment, found []*searching) error {
 	if err != nil {
 		return err //nolint:wrapcheck // nothing to add
 	}
-	if err := results.WriteFile(filepath.Join(f.out, envelopeFile), content); err != nil {
+	if err := results.WriteFile(filepath.Join(f.out, capacity.EnvelopeFile), content); err != nil {
 		return err //nolint:wrapcheck // names the file
 	}
 	in.Capacity = report.FromEnvelope(envelope)

@@ -16,7 +16,7 @@ type Options struct {
 	Max float64 `json:"max"`
 	// Tolerance is the relative width of the bracket at which the search ends, such as 0.05; between 0.001 and 0.5.
 	Tolerance float64 `json:"tolerance"`
-	// Estimate is where to begin, for example by Little's law from a short closed loop (see LittleRate). 0 means that
+	// Estimate is where to begin, for example L/W of a short closed loop, by Little's law. 0 means that
 	// nothing is known: the search begins at the geometric mean of Min and Max.
 	Estimate float64 `json:"estimate,omitempty"`
 
@@ -187,13 +187,4 @@ func (o Options) differs(p Options) error {
 	}
 	return fmt.Errorf("capacity: the stored search is another one: it differs in %s; put that back, or begin in another directory",
 		strings.Join(names, ", "))
-}
-
-// LittleRate is the rate at which a closed loop with so many requests in flight completes them, by Little's law
-// L = λ·W (Little, Operations Research 9, 1961): an estimate to begin a search at. It is false unless both are positive.
-func LittleRate(inFlight, meanE2ESeconds float64) (float64, bool) {
-	if !(inFlight > 0 && meanE2ESeconds > 0) || !finite(inFlight) || !finite(meanE2ESeconds) {
-		return 0, false
-	}
-	return inFlight / meanE2ESeconds, true
 }

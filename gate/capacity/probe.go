@@ -62,7 +62,9 @@ type ProbeResult struct {
 	// OfferedRate is the rate of arrivals in the steady phase, per second; absent where they were too few to tell. A trace is
 	// not even: its part that falls into the phase can be busier or quieter than the rate that was asked for.
 	OfferedRate *float64 `json:"offered_rate,omitempty"`
-	// CompletedRate is the rate at which requests completed in the steady phase, per second: what an overloaded service
+	// RequestsPerArrival, where an arrival sends several, as sessions and RAG scripts do; absent where it sends one.
+	RequestsPerArrival *float64 `json:"requests_per_arrival,omitempty"`
+	// CompletedRate is the rate at which arrivals completed in the steady phase, per second: what an overloaded service
 	// can serve.
 	CompletedRate         *float64 `json:"completed_rate,omitempty"`
 	OutputTokensPerSecond *float64 `json:"output_tokens_per_second,omitempty"`

@@ -9,6 +9,9 @@ import (
 	"github.com/safeqps/xk6-safeqps/gate/verdict"
 )
 
+// ResultFile is the name of the result in the directory of a search.
+const ResultFile = "capacity.json"
+
 // ResultSchema is the version of a result.
 const ResultSchema = "safeqps-capacity/1"
 
@@ -57,11 +60,13 @@ type Result struct {
 	// ToleranceMet: a rate within the tolerance above SafeQPS failed, or one within half of it stayed INCONCLUSIVE.
 	ToleranceMet bool    `json:"tolerance_met"`
 	Tolerance    float64 `json:"tolerance"`
-	// LimitingCriterion broke first: it failed at the bracket's upper end.
-	LimitingCriterion string  `json:"limiting_criterion,omitempty"`
+	// LimitingCriterion broke first: it failed, or stayed undecided, at the bracket's upper end; "" where there is none.
+	LimitingCriterion string  `json:"limiting_criterion"`
 	Bracket           Bracket `json:"bracket"`
 
-	// Measured at SafeQPS, by the probe that the answer rests on.
+	// Measured at SafeQPS, by the probe that the answer rests on. RequestsPerArrival is absent where it is one; then SafeQPS,
+	// CompletedRate and all other rates count arrivals.
+	RequestsPerArrival    *float64                     `json:"requests_per_arrival,omitempty"`
 	CompletedRate         *float64                     `json:"completed_rate,omitempty"`
 	OutputTokensPerSecond *float64                     `json:"output_tokens_per_second,omitempty"`
 	PromptTokensPerSecond *float64                     `json:"prompt_tokens_per_second,omitempty"`
@@ -152,8 +157,7 @@ func newResult(o Options, probes []Record, status Status) Result {
 			safe = *came
 		}
 		r.SafeQPS, r.AskedQPS, r.AnswerProbe, r.Confirmed = &safe, &asked, answer.probe.N, answer.confirmed()
-		r.LimitingCriterion = low.probe.LimitingCriterion
-		r.CompletedRate = answer.probe.CompletedRate
+		r.CompletedRate, r.RequestsPerArrival = answer.probe.CompletedRate, answer.probe.RequestsPerArrival
 		r.OutputTokensPerSecond = answer.probe.OutputTokensPerSecond
 		r.PromptTokensPerSecond = answer.probe.PromptTokensPerSecond
 		r.MeanInFlight, r.Latencies = answer.probe.MeanInFlight, answer.probe.Latencies

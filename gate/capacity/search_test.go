@@ -210,6 +210,7 @@ func TestEndsOfTheRange(t *testing.T) {
 	require.True(t, r.Confirmed)
 	require.Nil(t, r.Bracket.High)
 	require.Contains(t, r.Notes[0], "or more")
+	require.Empty(t, r.LimitingCriterion, "nothing broke")
 
 	r = search(t, wide(), ideal{limit: 0.5, capacity: 0.6, slope: 3}.probe)
 	require.Equal(t, BelowRange, r.Status)
@@ -223,14 +224,10 @@ func TestEndsOfTheRange(t *testing.T) {
 
 func TestEstimateIsTheFirstProbe(t *testing.T) {
 	o := wide()
-	rate, ok := LittleRate(40, 2)
-	require.True(t, ok)
-	o.Estimate = rate
+	o.Estimate = 20
 	r := search(t, o, ideal{limit: 19, capacity: 25, slope: 10}.probe)
 	require.InDelta(t, 20, r.Probes[0].Rate, 0)
 	require.LessOrEqual(t, len(r.Probes), 5)
-	_, ok = LittleRate(0, 1)
-	require.False(t, ok)
 	// One that is too low is doubled, then quadrupled.
 	o.Estimate = 5
 	r = search(t, o, ideal{limit: 100, capacity: 120}.probe)

@@ -44,6 +44,9 @@ func FromResult(r *capacity.Result) (Capacity, error) {
 	const milliseconds = 1000 // in a second
 	if q, ok := r.Latencies["e2e"]; ok && q.N > 0 && q.Mean > 0 {
 		seconds := q.Mean / milliseconds
+		if r.RequestsPerArrival != nil { // the Safe QPS counts arrivals, and each is in service for all of its requests
+			seconds *= *r.RequestsPerArrival
+		}
 		c.MeanE2ESeconds = &seconds
 	}
 	return c, nil

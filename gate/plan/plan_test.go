@@ -296,3 +296,15 @@ func TestAPlanRepeatsTheDoubts(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"a", "b"}, got.Doubts)
 }
+
+// A script of sessions or of RAG sends several requests for one arrival; Safe QPS counts arrivals, and so does Little's law.
+func TestArrivalsOfSeveralRequests(t *testing.T) {
+	r := &capacity.Result{
+		SafeQPS: ptr(10.0), Confirmed: true, RequestsPerArrival: ptr(2.0), MeanInFlight: ptr(80.0),
+		Latencies: map[string]verdict.Quantiles{"e2e": {N: 100, Mean: 4000}},
+	}
+	c, err := FromResult(r)
+	require.NoError(t, err)
+	require.InDelta(t, 8, *c.MeanE2ESeconds, 1e-12)
+	require.InDelta(t, 0, *made(t, c, Demand{PeakRate: 100}).Disagreement, 1e-12)
+}

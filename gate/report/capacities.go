@@ -12,9 +12,6 @@ import (
 	"github.com/safeqps/xk6-safeqps/gate/capacity"
 )
 
-// EnvelopeFile is where a capacity search leaves its envelope, in its own directory.
-const EnvelopeFile = "envelope.json"
-
 // FromEnvelope is what a report shows of a Capacity Envelope.
 func FromEnvelope(e *capacity.Envelope) []Capacity {
 	found := make([]Capacity, 0, len(e.Entries))
@@ -64,7 +61,7 @@ func Capacities(dirs []string) ([]Capacity, error) {
 	}
 	var found []Capacity
 	for _, dir := range dirs {
-		path := filepath.Join(dir, EnvelopeFile)
+		path := filepath.Join(dir, capacity.EnvelopeFile)
 		content, err := os.ReadFile(path) // #nosec G304 -- the user's choice
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

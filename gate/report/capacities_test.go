@@ -29,7 +29,7 @@ func TestCapacitiesOfSearches(t *testing.T) {
 	content, err := e.JSON()
 	require.NoError(t, err)
 	search, plain := t.TempDir(), t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(search, EnvelopeFile), content, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(search, capacity.EnvelopeFile), content, 0o600))
 
 	got, err := Capacities([]string{plain, search})
 	require.NoError(t, err)
@@ -46,9 +46,9 @@ func TestCapacitiesOfSearches(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, got, again, "one search, whatever its names")
 
-	require.NoError(t, os.WriteFile(filepath.Join(search, EnvelopeFile), []byte("{"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(search, capacity.EnvelopeFile), []byte("{"), 0o600))
 	_, err = Capacities([]string{search})
-	require.ErrorContains(t, err, EnvelopeFile)
+	require.ErrorContains(t, err, capacity.EnvelopeFile)
 }
 
 func TestLabelsOfSeveralRunsAreJoined(t *testing.T) {

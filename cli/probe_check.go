@@ -18,18 +18,51 @@ import (
 type arrivals struct {
 	capacity.Offered
 	n, silent int  // arrivals, and those of them whose iterations sent no request
+	requests  int  // of the others; sessions and RAG scripts send several for one arrival
 	enough    bool // to tell the rate
 }
 
+// perArrival is how many requests an arrival sends; false where that is one.
+func (a *arrivals) perArrival() (float64, bool) {
+	const several = 1.05
+	m := float64(a.requests) / float64(max(a.n-a.silent, 1))
+
+	return m, m > several
+}
+
+// ofExecutor turns requests into arrivals where k6's own executor started them at a rate: they do not say which of them
+// are of one arrival.
+func (a *arrivals) ofExecutor(rate float64) {
+	if !a.enough {
+		return
+	}
+	a.n = max(1, int(math.Round(float64(a.n)*rate/a.Rate)))
+	a.Rate = rate
+}
+
 func arrivalsOf(run *results.Run) (*arrivals, error) {
+	type arrival struct {
+		scenario string
+		row      int64
+	}
 	var times []float64
-	a := &arrivals{}
+	a, seen := &arrivals{}, map[arrival]bool{}
 	_, err := run.Requests(func(r *results.Request) error {
 		if r.Phase != string(contract.PhaseSteady) || r.Attempt > 1 {
 			return nil
 		}
+		silent := r.Outcome == results.Dropped && r.ErrorType == string(trace.DropNoRequest)
+		if !silent {
+			a.requests++
+		}
+		if r.Row >= 0 {
+			if seen[arrival{r.Scenario, r.Row}] {
+				return nil
+			}
+			seen[arrival{r.Scenario, r.Row}] = true
+		}
 		times = append(times, float64(r.Arrival().UnixNano())/float64(time.Second))
-		if r.Outcome == results.Dropped && r.ErrorType == string(trace.DropNoRequest) {
+		if silent {
 			a.silent++
 		}
 
@@ -68,7 +101,8 @@ func (p *prober) askedFor(run *results.Run, req capacity.ProbeRequest, came *arr
 			sent += run.Info.Rates[id]
 		}
 		wrong = math.Abs(sent/req.Rate-1) > rounding
-	case tookTheRate(run.Info.Options, req.Rate): // iterations may send several requests each
+	case tookTheRate(run.Info.Options, req.Rate):
+		came.ofExecutor(req.Rate)
 	case came.enough:
 		const gross = 0.2
 		sent, wrong = came.Rate, came.Differs(req.Rate, gross)
