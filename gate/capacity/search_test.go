@@ -718,3 +718,31 @@ func TestWrongProbesAndOptionsAreErrors(t *testing.T) {
 	}
 	require.NoError(t, wide().Validate())
 }
+
+// However often a probe is cut, no attempt at it sends the prompts of an earlier one.
+func TestEachAttemptHasASeedOfItsOwn(t *testing.T) {
+	var s State
+	seeds := map[uint64]bool{}
+	for attempt := range 5 {
+		r := ProbeRequest{N: 3, Seed: 77}
+		s.begin(&r)
+		require.Equal(t, attempt+1, s.Attempt)
+		seeds[r.Seed] = true
+	}
+	require.Len(t, seeds, 5)
+	r := ProbeRequest{N: 4, Seed: 77}
+	s.begin(&r)
+	require.Equal(t, 1, s.Attempt, "another probe")
+	require.Zero(t, r.Attempt)
+	require.Equal(t, uint64(77), r.Seed)
+}
+
+func TestOpenIsFarFromTheLimit(t *testing.T) {
+	for pressure, open := range map[float64]bool{0.1: true, 0.49: true, 0.5: false, 0.9: false} {
+		l := level{status: verdict.Inconclusive, probe: &Record{ProbeResult: ProbeResult{Pressure: &pressure}}}
+		require.Equal(t, open, l.open(), pressure)
+		l.status = verdict.Fail
+		require.False(t, l.open())
+	}
+	require.False(t, (&level{status: verdict.Inconclusive, probe: &Record{}}).open(), "how far is not known")
+}
