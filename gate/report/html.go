@@ -563,7 +563,7 @@ func viewOf(r *Run, i int) runView {
 	for _, p := range r.Points {
 		point := pointView{Point: p, Run: r.Name, RunID: v.ID, Arrival: r.Arrival, Badge: v.Badge, Asked: asked(r)}
 		if len(r.Points) > 1 {
-			point.Badge = statusView("") // the verdict is about all steps together
+			point.Badge = statusView(stepVerdict(r.Verdict, p.Step))
 		}
 		v.Points = append(v.Points, point)
 	}
@@ -574,6 +574,19 @@ func viewOf(r *Run, i int) runView {
 		v.Elapsed = r.Info.Ended.Sub(r.Info.Started).Round(time.Second).String()
 	}
 	return v
+}
+
+// stepVerdict is the verdict on one step; "" where it has none, as in a verdict.json of an earlier version.
+func stepVerdict(v *verdict.Result, step string) verdict.Status {
+	if v == nil {
+		return ""
+	}
+	for i := range v.Steps {
+		if v.Steps[i].Name == step {
+			return v.Steps[i].Verdict
+		}
+	}
+	return ""
 }
 
 // asked is the rate that a run was to have, where one trace says so.

@@ -52,7 +52,7 @@ type (
 	}
 )
 
-// JUnit is the verdict as JUnit XML with one test case per criterion. FAIL is a failure; INCONCLUSIVE and INVALID are
+// JUnit is the verdict as JUnit XML with one test case per criterion, and one per rate of a staircase. FAIL is a failure; INCONCLUSIVE and INVALID are
 // errors, since a gate that could not decide must not look green; a default that was not measured is skipped.
 func JUnit(r *verdict.Result) ([]byte, error) {
 	suite := junitSuite{Name: "SLO contract", Properties: &junitProperties{Properties: []junitProperty{
@@ -68,6 +68,9 @@ func JUnit(r *verdict.Result) ([]byte, error) {
 	}
 	for i := range r.Criteria {
 		suite.Cases = append(suite.Cases, suite.add(&r.Criteria[i]))
+	}
+	for i := range r.Steps {
+		suite.Cases = append(suite.Cases, suite.addStep(&r.Steps[i]))
 	}
 	suite.Out = strings.Join(r.Warnings, "\n")
 	content, err := xml.MarshalIndent(junitSuites{
@@ -96,6 +99,27 @@ func (s *junitSuite) add(c *verdict.Criterion) junitCase {
 	default:
 		s.Errors++
 		test.Error = &junitProblem{Type: string(c.Verdict), Message: message, Text: c.Note}
+	}
+	return test
+}
+
+// addStep makes the test case of a step and counts it.
+func (s *junitSuite) addStep(step *verdict.Step) junitCase {
+	test := junitCase{Class: "step", Name: "step " + step.Name}
+	message := "offered " + stepRate(step)
+	if reason := stepReason(step); reason != "" {
+		message += "; " + reason
+	}
+	s.Tests++
+	switch step.Verdict {
+	case verdict.Pass:
+		test.Out = message
+	case verdict.Fail:
+		s.Failures++
+		test.Failure = &junitProblem{Type: string(step.Verdict), Message: message}
+	default:
+		s.Errors++
+		test.Error = &junitProblem{Type: string(step.Verdict), Message: message}
 	}
 	return test
 }

@@ -33,6 +33,17 @@ func Markdown(r *verdict.Result) []byte {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", cell(c.Name), cell(c.Limit), cell(measured(c)), proof, shown)
 	}
+	if len(r.Steps) > 0 {
+		b.WriteString("\n| step | offered | verdict | because of |\n| --- | ---: | --- | --- |\n")
+		for i := range r.Steps {
+			step := &r.Steps[i]
+			shown := string(step.Verdict)
+			if step.Verdict != verdict.Pass {
+				shown = "**" + shown + "**"
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", cell(step.Name), stepRate(step), shown, cell(stepReason(step)))
+		}
+	}
 	fmt.Fprintf(&b, "\nConfidence %s%%. Arrivals: %s.\n", digits(100*r.Confidence), countsLine(r.Counts, r.DroppedBy))
 	if len(r.Warnings) > 0 {
 		b.WriteString("\n### Warnings\n\n")

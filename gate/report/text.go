@@ -30,6 +30,10 @@ func Text(r *verdict.Result, colour bool) []byte {
 	fmt.Fprintf(&b, "verdict: %s  (confidence %s%%)\n\n", paint(r.Verdict, string(r.Verdict)), digits(100*r.Confidence))
 	b.WriteString(table(r, paint))
 	b.WriteString("\n")
+	if len(r.Steps) > 0 {
+		b.WriteString(stepsTable(r, paint))
+		b.WriteString("\n")
+	}
 	if text := legend(r); text != "" {
 		b.WriteString("  " + text + "\n")
 	}
@@ -94,6 +98,25 @@ func table(r *verdict.Result, paint func(verdict.Status, string) string) string 
 		lines[i+1] = line
 	}
 	return strings.Join(lines, "")
+}
+
+// stepsTable has a line for each rate of a staircase. Its painted column is the last but one: what follows needs no
+// alignment.
+func stepsTable(r *verdict.Result, paint func(verdict.Status, string) string) string {
+	width := len("step")
+	for i := range r.Steps {
+		width = max(width, utf8.RuneCountInString(oneLine(r.Steps[i].Name)))
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "  %-*s  %-9s  %-12s  %s\n", width, "step", "offered", "verdict", "because of")
+	for i := range r.Steps {
+		s := &r.Steps[i]
+		word := string(s.Verdict)
+		line := fmt.Sprintf("  %-*s  %-9s  %s%s  %s", width, oneLine(s.Name), stepRate(s), paint(s.Verdict, word),
+			strings.Repeat(" ", max(0, len("INCONCLUSIVE")-len(word))), oneLine(stepReason(s)))
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	return b.String()
 }
 
 // byteOfRune is the offset of a line's n-th rune: a tabwriter counts runes.

@@ -16,17 +16,34 @@ type judge struct {
 	run        *results.Run
 	contract   *contract.Contract
 	confidence float64
-	table      table
+	table      *table
 	series     series
+	// step limits what is looked at to one rate of a staircase; "" means all.
+	step string
 	// unseen is the number of requests that were in flight when the run was killed: they have no line.
-	unseen      int64
-	unseenPhase string
+	unseen                  int64
+	unseenPhase, unseenStep string
 }
 
 // higherIsBetter says which side of a metric is the bad one.
 func higherIsBetter(metric string) bool { return metric == "output_tps" }
 
 func pointer(v float64) *float64 { return &v }
+
+// rows are the requests of a phase and class, in the step that is looked at.
+func (j *judge) rows(phase, class string) []int32 {
+	return j.table.rows(selection{phase: phase, class: class, step: j.step})
+}
+
+func (j *judge) inStep(step string) bool { return j.step == "" || step == j.step }
+
+// unseenOf is the number of requests in flight at a killed run's end that belong to a phase, class and step.
+func (j *judge) unseenOf(phase, class string) int64 {
+	if phase != j.unseenPhase || class != "" || !j.inStep(j.unseenStep) {
+		return 0
+	}
+	return j.unseen
+}
 
 func (j *judge) criterion(c contract.Criterion) (Criterion, error) {
 	out := Criterion{
@@ -123,13 +140,13 @@ type observations struct {
 //     patience is the workload's own, and one that was cut short is undecided;
 //   - a dropped arrival is undecided.
 func (j *judge) observe(metric int, phase, class string, over func(float64) bool) observations {
-	t := &j.table
+	t := j.table
 	worst := math.Inf(1)
 	if metric == columnOutputTPS {
 		worst = math.Inf(-1)
 	}
 	var o observations
-	for _, i := range t.rows(phase, class) {
+	for _, i := range j.rows(phase, class) {
 		if t.tokenless[i] && ofTokens(metric) {
 			continue
 		}
@@ -164,9 +181,7 @@ func (j *judge) observe(metric int, phase, class string, over func(float64) bool
 			}
 		}
 	}
-	if phase == j.unseenPhase && class == "" {
-		o.undecided += j.unseen
-	}
+	o.undecided += j.unseenOf(phase, class)
 	return o
 }
 
@@ -394,7 +409,9 @@ func (j *judge) timerDelay(c contract.Criterion, out *Criterion) error {
 	if err != nil {
 		return err
 	}
-	merged, err := results.MergeHistograms(all, func(key results.HistogramKey) bool { return key.Phase == string(c.Phase) })
+	merged, err := results.MergeHistograms(all, func(key results.HistogramKey) bool {
+		return key.Phase == string(c.Phase) && j.inStep(key.Step)
+	})
 	if err != nil {
 		return err
 	}
@@ -431,7 +448,7 @@ func (j *judge) interToken(c contract.Criterion, out *Criterion) error {
 		return err
 	}
 	merged, err := results.MergeHistograms(all, func(key results.HistogramKey) bool {
-		return key.Phase == string(c.Phase) && (c.Class == "" || key.Class == c.Class)
+		return key.Phase == string(c.Phase) && (c.Class == "" || key.Class == c.Class) && j.inStep(key.Step)
 	})
 	if err != nil {
 		return err
@@ -485,8 +502,8 @@ func (j *judge) answers(c contract.Criterion) (observations, Sample) {
 		o observations
 		s Sample
 	)
-	t := &j.table
-	for _, i := range t.rows(string(c.Phase), c.Class) {
+	t := j.table
+	for _, i := range j.rows(string(c.Phase), c.Class) {
 		if t.tokenless[i] {
 			continue
 		}
@@ -506,9 +523,7 @@ func (j *judge) answers(c contract.Criterion) (observations, Sample) {
 			s.Undecided++
 		}
 	}
-	if string(c.Phase) == j.unseenPhase && c.Class == "" {
-		s.Undecided += j.unseen
-	}
+	s.Undecided += j.unseenOf(string(c.Phase), c.Class)
 	s.Inflation = inflation(o.values, over, false)
 	return o, s
 }
@@ -528,7 +543,7 @@ func (j *judge) gapQuantile(c contract.Criterion, merged *results.Histogram, o o
 
 // rate judges a share of requests.
 func (j *judge) rate(c contract.Criterion, out *Criterion) {
-	t := &j.table
+	t := j.table
 	s := Sample{}
 	var marks []float64
 	count := func(over bool) {
@@ -540,7 +555,7 @@ func (j *judge) rate(c contract.Criterion, out *Criterion) {
 		}
 		marks = append(marks, mark)
 	}
-	for _, i := range t.rows(string(c.Phase), c.Class) {
+	for _, i := range j.rows(string(c.Phase), c.Class) {
 		outcome := t.outcome[i]
 		switch {
 		case outcome == results.Dropped:
@@ -563,9 +578,7 @@ func (j *judge) rate(c contract.Criterion, out *Criterion) {
 			count(outcome == results.Failed)
 		}
 	}
-	if string(c.Phase) == j.unseenPhase && c.Class == "" {
-		s.Undecided += j.unseen
-	}
+	s.Undecided += j.unseenOf(string(c.Phase), c.Class)
 	s.Inflation = VarianceInflation(marks)
 	out.settle(s, TestShare(s, j.tolerated(c), j.confidence))
 	if s.N == 0 {
@@ -608,8 +621,8 @@ func (j *judge) throughput(c contract.Criterion, out *Criterion) {
 }
 
 func (j *judge) dropped(c contract.Criterion, out *Criterion) {
-	t := &j.table
-	rows := t.rows(string(c.Phase), c.Class)
+	t := j.table
+	rows := j.rows(string(c.Phase), c.Class)
 	for _, i := range rows {
 		if t.outcome[i] == results.Dropped {
 			out.Over++
@@ -629,8 +642,8 @@ func (j *judge) dropped(c contract.Criterion, out *Criterion) {
 
 // scheduleError is |started rate / scheduled rate - 1|, both from the first to the last arrival of the phase.
 func (j *judge) scheduleError(c contract.Criterion, out *Criterion) {
-	t := &j.table
-	rows := t.rows(string(c.Phase), c.Class)
+	t := j.table
+	rows := j.rows(string(c.Phase), c.Class)
 	due, start := make([]int64, 0, len(rows)), make([]int64, 0, len(rows))
 	for _, i := range rows {
 		due = append(due, t.arrival[i])
@@ -668,7 +681,7 @@ func (j *judge) headroom(c contract.Criterion, out *Criterion) {
 		return
 	}
 	var values []float64
-	for _, i := range j.table.rows(string(c.Phase), c.Class) {
+	for _, i := range j.rows(string(c.Phase), c.Class) {
 		if v := j.table.values[column][i]; !math.IsNaN(v) {
 			values = append(values, v)
 		}
@@ -711,8 +724,43 @@ func (j *judge) seen(c contract.Criterion, values []float64, out *Criterion) {
 	}
 }
 
+// queueGrowth judges the queue by the whole steady phase. In a staircase it judges each step, since a busier step has a
+// longer queue without any growth; and the whole as well where the steps are too short and the server's own queue was seen,
+// which comes back to about zero at every rate that the service can carry.
 func (j *judge) queueGrowth(out *Criterion) {
-	f := j.series.growth(j.steadyLength())
+	parts := j.parts()
+	if len(parts) == 1 {
+		planned := j.steadyLength()
+		if j.step != "" {
+			planned = 0
+		}
+		out.tellGrowth(j.series.growth(planned))
+		return
+	}
+	whole := j.series.growth(j.steadyLength())
+	short, worst := true, growthFinding{}
+	at := ""
+	var samples int64
+	for _, part := range parts {
+		f := part.series.growth(0)
+		samples += f.samples
+		short = short && f.short
+		if at == "" || f.badness() > worst.badness() {
+			worst, at = f, part.step
+		}
+	}
+	if short && whole.signal == SignalWaiting {
+		out.tellGrowth(whole)
+		return
+	}
+	out.tellGrowth(worst)
+	out.N = samples
+	if worst.badness() > 0 {
+		out.note("at step %s", at)
+	}
+}
+
+func (out *Criterion) tellGrowth(f growthFinding) {
 	out.N = f.samples
 	if f.samples == 0 {
 		out.note("no queue depth was recorded")

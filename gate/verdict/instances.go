@@ -11,7 +11,7 @@ import (
 // Headroom is what one instance of a distributed test measured of itself: the values of the contract's criteria on the
 // load generator, by their names. What was not measured is not in it.
 func Headroom(run *results.Run, c *contract.Contract) (map[string]float64, error) {
-	j := &judge{run: run, contract: c, confidence: c.Confidence}
+	j := &judge{run: run, contract: c, confidence: c.Confidence, table: &table{}}
 	var told Result // the same is told of the whole
 	if err := j.read(&told); err != nil {
 		return nil, err

@@ -23,7 +23,7 @@ import (
 //
 // The error tells of a results directory that cannot be read. It takes about 100 bytes of memory for a request.
 func Judge(run *results.Run, c *contract.Contract) (*Result, error) {
-	j := &judge{run: run, contract: c, confidence: c.Confidence}
+	j := &judge{run: run, contract: c, confidence: c.Confidence, table: &table{}}
 	out := &Result{
 		Schema: Schema, Confidence: c.Confidence, Labels: slices.Clone(run.Info.Labels), Aborted: run.Info.Aborted,
 		Decision: run.Info.Decision, Workload: run.Info.Workload, Started: run.Info.Started, Ended: run.Info.Ended,
@@ -47,6 +47,9 @@ func (j *judge) fill(out *Result) error {
 		out.Criteria = append(out.Criteria, judged)
 	}
 	j.tellInstances(out)
+	if err := j.steps(out); err != nil {
+		return err
+	}
 	j.abort(out)
 	j.phases(out)
 	j.prefixCache(out)
@@ -192,7 +195,7 @@ func (j *judge) checkEnd(out *Result) {
 	j.unseen = max(0, seen-known)
 	out.Counts = out.Counts.Plus(results.Counts{Offered: j.unseen, Started: j.unseen, InFlight: j.unseen})
 	if n := len(j.series.samples); n > 0 {
-		j.unseenPhase = j.series.samples[n-1].Phase
+		j.unseenPhase, j.unseenStep = j.series.samples[n-1].Phase, j.series.samples[n-1].Step
 	}
 	out.warn("the run did not come to its end; %d requests were in flight then", j.unseen)
 }
@@ -231,10 +234,10 @@ func (j *judge) abort(out *Result) {
 }
 
 func (j *judge) phases(out *Result) {
-	t := &j.table
+	t := j.table
 	for p, name := range t.phases.list {
 		phase := Phase{Name: name, Metrics: make(map[string]Quantiles)}
-		rows := t.rows(name, "")
+		rows := j.rows(name, "")
 		for _, i := range rows {
 			if int(t.phase[i]) == p {
 				phase.Counts.Add(t.outcome[i], 1)
@@ -243,9 +246,7 @@ func (j *judge) phases(out *Result) {
 		if len(rows) > 0 {
 			phase.Seconds = float64(t.arrival[rows[len(rows)-1]]-t.arrival[rows[0]]) / 1e9
 		}
-		if phase.Seconds > 0 {
-			phase.OfferedPerSecond = pointer(float64(len(rows)-1) / phase.Seconds)
-		}
+		phase.OfferedPerSecond = j.offered(name)
 		values := make([]float64, 0, len(rows))
 		for column, metric := range columnNames {
 			if column == columnITL {
@@ -288,7 +289,7 @@ func (j *judge) wholeSeconds(phase string) []results.Sample {
 
 func (j *judge) span(phase string) results.ArrivalSpan {
 	var span results.ArrivalSpan
-	if rows := j.table.rows(phase, ""); len(rows) > 0 {
+	if rows := j.rows(phase, ""); len(rows) > 0 {
 		span.See(time.Unix(0, j.table.arrival[rows[0]]))
 		span.See(time.Unix(0, j.table.arrival[rows[len(rows)-1]]))
 	}
@@ -320,7 +321,7 @@ func (j *judge) prefixCache(out *Result) {
 
 // checkSteady warns where the contract is about a phase in which nothing was seen.
 func (j *judge) checkSteady(out *Result) {
-	if len(j.table.rows(steady, "")) == 0 {
+	if len(j.rows(steady, "")) == 0 {
 		out.warn("no arrival carries the tag phase: steady, which the contract is judged on")
 	}
 }

@@ -57,6 +57,14 @@ func (r *Result) check() error {
 	for i := range r.Phases {
 		p.phase(fmt.Sprintf("phases[%d].", i), &r.Phases[i])
 	}
+	for i := range r.Steps {
+		step, at := &r.Steps[i], fmt.Sprintf("steps[%d].", i)
+		p.counts(at+"counts", step.Counts)
+		p.optional(at+"offered_per_second", step.OfferedPerSecond, 0, maxNumber)
+		for k := range step.Criteria {
+			p.criterion(fmt.Sprintf("%scriteria[%d].", at, k), &step.Criteria[k])
+		}
+	}
 	if r.Prefix != nil {
 		p.number("prefix_cache.measured", r.Prefix.Measured, 0, 1)
 		p.optional("prefix_cache.ideal", r.Prefix.Ideal, 0, 1)

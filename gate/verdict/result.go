@@ -70,7 +70,8 @@ type Phase struct {
 	// Seconds is the time from the phase's first to its last arrival.
 	Seconds float64              `json:"seconds"`
 	Metrics map[string]Quantiles `json:"metrics,omitempty"`
-	// OfferedPerSecond is the rate of the phase's arrivals, (n-1)/Seconds; absent for fewer than two.
+	// OfferedPerSecond is the rate of the phase's arrivals, (n-1)/Seconds; in a staircase the time is that of the steps
+	// alone. It is absent for fewer than two.
 	OfferedPerSecond *float64 `json:"offered_per_second,omitempty"`
 	// Rates per second of what was completed in the whole seconds from the phase's first arrival to its last, absent where
 	// the series does not have them. In a short phase they lie below the offered rate, since the answers to its last arrivals
@@ -101,14 +102,16 @@ type Result struct {
 	// executor does not say.
 	DroppedBy map[string]int64 `json:"dropped_by_reason,omitempty"`
 	Phases    []Phase          `json:"phases,omitempty"`
-	Warnings  []string         `json:"warnings,omitempty"`
-	Labels    []string         `json:"labels,omitempty"`
-	Prefix    *PrefixCache     `json:"prefix_cache,omitempty"`
-	Aborted   *results.Aborted `json:"aborted,omitempty"`
-	Decision  json.RawMessage  `json:"decision,omitempty"`
-	Workload  string           `json:"workload,omitempty"`
-	Started   time.Time        `json:"started,omitzero"`
-	Ended     time.Time        `json:"ended,omitzero"`
+	// Steps has the rates of a staircase by themselves, where the steady phase has more than one.
+	Steps    []Step           `json:"steps,omitempty"`
+	Warnings []string         `json:"warnings,omitempty"`
+	Labels   []string         `json:"labels,omitempty"`
+	Prefix   *PrefixCache     `json:"prefix_cache,omitempty"`
+	Aborted  *results.Aborted `json:"aborted,omitempty"`
+	Decision json.RawMessage  `json:"decision,omitempty"`
+	Workload string           `json:"workload,omitempty"`
+	Started  time.Time        `json:"started,omitzero"`
+	Ended    time.Time        `json:"ended,omitzero"`
 }
 
 // Measured returns what a run measured for each criterion, as a baseline for another run's contract.
@@ -150,7 +153,11 @@ func Read(path string) (*Result, error) {
 	if r.Schema != Schema {
 		return nil, fmt.Errorf("verdict: %s: schema is %q, this version reads %q", path, r.Schema, Schema)
 	}
-	for _, status := range append([]Status{r.Verdict}, statuses(r.Criteria)...) {
+	all := append([]Status{r.Verdict}, statuses(r.Criteria)...)
+	for _, step := range r.Steps {
+		all = append(append(all, step.Verdict), statuses(step.Criteria)...)
+	}
+	for _, status := range all {
 		if err := status.check(); err != nil {
 			return nil, fmt.Errorf("%w in %s", err, path)
 		}

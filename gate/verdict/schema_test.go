@@ -38,8 +38,9 @@ func TestSchemaHasTheKeysThatAreWritten(t *testing.T) {
 		Class: "c", Phase: "p", LimitValue: &v, Measured: &v, Undecided: 1, OverLow: &v, OverHigh: &v, MeanLow: &v, MeanHigh: &v,
 		Inflation: 1, Needed: &n, NeededAtShare: &n, Note: "n", Ignored: true,
 	}))
+	require.Equal(t, defined("step"), keysOf(t, Step{OfferedPerSecond: &v}))
 	require.Equal(t, defined("verdict"), keysOf(t, Result{
-		Phases: []Phase{{}}, Warnings: []string{"w"}, Labels: []string{"l"}, Prefix: &PrefixCache{}, Aborted: &results.Aborted{},
+		Phases: []Phase{{}}, Steps: []Step{{}}, Warnings: []string{"w"}, Labels: []string{"l"}, Prefix: &PrefixCache{}, Aborted: &results.Aborted{},
 		Decision: json.RawMessage("{}"), Workload: "w", Started: time.Unix(1, 0), Ended: time.Unix(2, 0),
 		DroppedBy: map[string]int64{"late": 1},
 	}))

@@ -95,6 +95,20 @@ type growthFinding struct {
 	short bool
 }
 
+// badness orders findings: growth, what may become growth, what could not be seen, none.
+func (f growthFinding) badness() int {
+	switch {
+	case f.found != nil:
+		return 3
+	case f.last.Undecided():
+		return 2
+	case f.short:
+		return 1
+	default:
+		return 0
+	}
+}
+
 // growth feeds the queue's depth, up to the end of the steady phase, to a detector. planned is the steady phase's length
 // by the contract, 0 where it does not say.
 func (s series) growth(planned time.Duration) growthFinding {

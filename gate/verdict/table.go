@@ -39,6 +39,7 @@ type table struct {
 	outcome []results.Outcome
 	phase   []uint8
 	class   []uint16
+	step    []uint16
 	status  []uint16
 	goodput []results.Flag
 	// tokenless requests have no TTFT, TPOT or ITL by their nature.
@@ -49,10 +50,11 @@ type table struct {
 
 	phases  names
 	classes names
+	steps   names
 
 	counts  results.Counts
 	dropped map[string]int64      // by reason
-	sorted  map[[2]string][]int32 // by phase and class; see rows
+	sorted  map[selection][]int32 // see rows
 	prefix  PrefixTally
 }
 
@@ -81,10 +83,11 @@ func (n *names) find(name string) int {
 	return -1
 }
 
-// The most phases and classes that are told apart; further ones are put with the last.
+// The most phases, classes and steps that are told apart; further ones are put with the last.
 const (
 	maxPhases  = math.MaxUint8
 	maxClasses = 4096
+	maxSteps   = 4096
 )
 
 func orNaN(n results.Number) float64 {
@@ -114,6 +117,7 @@ func (t *table) add(r *results.Request) {
 	t.outcome = append(t.outcome, r.Outcome)
 	t.phase = append(t.phase, uint8(min(t.phases.index(r.Phase), maxPhases)))    // #nosec G115 -- bounded by min
 	t.class = append(t.class, uint16(min(t.classes.index(r.Class), maxClasses))) // #nosec G115 -- bounded by min
+	t.step = append(t.step, uint16(min(t.steps.index(r.Step), maxSteps)))        // #nosec G115 -- bounded by min
 	t.status = append(t.status, uint16(min(max(r.Status, 0), math.MaxUint16)))   //nolint:gosec // bounded by min and max
 	t.goodput = append(t.goodput, r.Goodput)
 	t.single = append(t.single, r.CompletionAsked.Known && r.CompletionAsked.Value <= 1)
@@ -149,6 +153,7 @@ func (t *table) grow(n int) {
 	t.outcome = slices.Grow(t.outcome, n)
 	t.phase = slices.Grow(t.phase, n)
 	t.class = slices.Grow(t.class, n)
+	t.step = slices.Grow(t.step, n)
 	t.status = slices.Grow(t.status, n)
 	t.goodput = slices.Grow(t.goodput, n)
 	t.single = slices.Grow(t.single, n)
@@ -159,26 +164,27 @@ func (t *table) grow(n int) {
 	}
 }
 
-// rows returns the indices of the requests of a phase and class, in the order of their arrival. A class of "" means all.
-// Callers do not change them, and add no request after the first call.
-func (t *table) rows(phase, class string) []int32 {
-	key := [2]string{phase, class}
-	if rows, ok := t.sorted[key]; ok {
+// selection says which requests; a class or step of "" means all.
+type selection struct{ phase, class, step string }
+
+// rows returns the indices of the selected requests, in the order of their arrival. Callers do not change them, and add no
+// request after the first call.
+func (t *table) rows(of selection) []int32 {
+	if rows, ok := t.sorted[of]; ok {
 		return rows
 	}
 	if t.sorted == nil {
-		t.sorted = make(map[[2]string][]int32)
+		t.sorted = make(map[selection][]int32)
 	}
-	t.sorted[key] = t.sort(phase, class)
-	return t.sorted[key]
+	t.sorted[of] = t.sort(of)
+	return t.sorted[of]
 }
 
-func (t *table) sort(phase, class string) []int32 {
-	p := t.phases.find(phase)
-	c := t.classes.find(class)
+func (t *table) sort(of selection) []int32 {
+	p, c, s := t.phases.find(of.phase), t.classes.find(of.class), t.steps.find(of.step)
 	var rows []int32
 	for i := range t.arrival {
-		if int(t.phase[i]) == p && (class == "" || int(t.class[i]) == c) {
+		if int(t.phase[i]) == p && (of.class == "" || int(t.class[i]) == c) && (of.step == "" || int(t.step[i]) == s) {
 			rows = append(rows, int32(i)) //nolint:gosec // two billion requests do not fit into memory
 		}
 	}

@@ -177,7 +177,7 @@ func (tr trial) judge(t testing.TB, c *contract.Contract) *Result {
 	t.Helper()
 	j := &judge{
 		run: &results.Run{Info: results.Info{Ended: epoch.Add(time.Hour)}}, contract: c, confidence: c.Confidence,
-		series: series{samples: tr.samples},
+		series: series{samples: tr.samples}, table: &table{},
 	}
 	for i := range tr.requests {
 		j.table.add(&tr.requests[i])

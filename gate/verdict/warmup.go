@@ -56,9 +56,22 @@ func (j *judge) checkWarmup(out *Result) {
 			return // then it is the backlog that moves the latencies
 		}
 	}
+	for _, part := range j.parts() {
+		if part.tellTrend(out) {
+			return
+		}
+	}
+}
+
+// tellTrend warns of a trend in the steady phase, or in one step of it.
+func (j *judge) tellTrend(out *Result) bool {
+	of := "the steady phase"
+	if j.step != "" {
+		of = "step " + j.step
+	}
 	for _, column := range []int{columnTTFT, columnE2E} {
 		var values []float64
-		for _, i := range j.table.rows(steady, "") {
+		for _, i := range j.rows(steady, "") {
 			if v := j.table.values[column][i]; !math.IsNaN(v) {
 				values = append(values, v)
 			}
@@ -71,8 +84,9 @@ func (j *judge) checkWarmup(out *Result) {
 		if change < 0 {
 			direction = "below"
 		}
-		out.warn("the declared warmup was too short: in the first fifth of the steady phase the median %s is %.0f%% %s "+
-			"that of its last half", columnNames[column], 100*math.Abs(change), direction)
-		return
+		out.warn("the declared warmup was too short: in the first fifth of %s the median %s is %.0f%% %s "+
+			"that of its last half", of, columnNames[column], 100*math.Abs(change), direction)
+		return true
 	}
+	return false
 }

@@ -1,0 +1,142 @@
+package verdict
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/safeqps/xk6-safeqps/gate/contract"
+	"github.com/safeqps/xk6-safeqps/gate/results"
+)
+
+// Step is the verdict on one rate of a staircase by itself: what the steady phase pools over all of them hides the one at
+// which the service gave way.
+type Step struct {
+	// Name is the tag step.
+	Name   string         `json:"name"`
+	Counts results.Counts `json:"counts"`
+	// OfferedPerSecond is the rate of the step's steady arrivals; absent for fewer than two.
+	OfferedPerSecond *float64 `json:"offered_per_second,omitempty"`
+	Verdict          Status   `json:"verdict"`
+	// Criteria are those of the contract that are about the steady phase.
+	Criteria []Criterion `json:"criteria"`
+}
+
+// staircase lists the steps that have steady arrivals, in the order of these; nothing where there are fewer than two.
+func (j *judge) staircase() []string {
+	t := j.table
+	var order []string
+	seen := make([]bool, len(t.steps.list))
+	for _, i := range j.table.rows(selection{phase: steady}) {
+		if s := t.step[i]; int(s) < len(seen) && !seen[s] && t.steps.list[s] != "" {
+			seen[s] = true
+			order = append(order, t.steps.list[s])
+		}
+	}
+	if len(order) < 2 {
+		return nil
+	}
+	return order
+}
+
+// of is a judge of one step. It shares what was read.
+func (j *judge) of(step string) *judge {
+	sub := *j
+	sub.step = step
+	sub.series.samples = slices.DeleteFunc(slices.Clone(j.series.samples), func(s results.Sample) bool { return s.Step != step })
+	return &sub
+}
+
+// steps judges each rate of a staircase by itself.
+func (j *judge) steps(out *Result) error {
+	order := j.staircase()
+	for n, name := range order {
+		sub := j.of(name)
+		// What ended the run early ended the step that it was at; those before were whole.
+		one := Result{Ended: out.Ended, Aborted: out.Aborted}
+		if n < len(order)-1 {
+			one.Ended, one.Aborted = out.Started, nil
+		}
+		for _, criterion := range j.contract.Criteria() {
+			if string(criterion.Phase) != steady {
+				continue
+			}
+			judged, err := sub.criterion(criterion)
+			if err != nil {
+				return fmt.Errorf("step %s: %w", name, err)
+			}
+			one.Criteria = append(one.Criteria, judged)
+		}
+		one.decide()
+		step := Step{Name: name, Verdict: one.Verdict, Criteria: one.Criteria}
+		for _, i := range sub.rows(steady, "") {
+			step.Counts.Add(j.table.outcome[i], 1)
+		}
+		unseen := sub.unseenOf(steady, "")
+		step.Counts = step.Counts.Plus(results.Counts{Offered: unseen, Started: unseen, InFlight: unseen})
+		step.OfferedPerSecond = sub.offered(steady)
+		out.Steps = append(out.Steps, step)
+	}
+	out.tellSteps()
+	return nil
+}
+
+// offered is the rate of the arrivals of a phase. Between the steps of a staircase there are arrivals of another phase:
+// the time is the sum of the steps' own.
+func (j *judge) offered(phase string) *float64 {
+	arrivals, seconds := 0, 0.0
+	for _, part := range j.parts() {
+		if rows := part.rows(phase, ""); len(rows) > 1 {
+			arrivals += len(rows) - 1
+			seconds += float64(j.table.arrival[rows[len(rows)-1]]-j.table.arrival[rows[0]]) / 1e9
+		}
+	}
+	if seconds <= 0 {
+		return nil
+	}
+	return pointer(float64(arrivals) / seconds)
+}
+
+// parts are the judges of the steps of a staircase, or the judge itself where there is none.
+func (j *judge) parts() []*judge {
+	if j.step != "" {
+		return []*judge{j}
+	}
+	var parts []*judge
+	for _, step := range j.staircase() {
+		parts = append(parts, j.of(step))
+	}
+	if parts == nil {
+		return []*judge{j}
+	}
+	return parts
+}
+
+// tellSteps makes a step that failed fail the run: the service did not keep its objectives at a rate that it was tried at.
+func (r *Result) tellSteps() {
+	for i := range r.Steps {
+		step := &r.Steps[i]
+		if step.Verdict != Fail {
+			continue
+		}
+		for k := range step.Criteria {
+			c := &step.Criteria[k]
+			if c.Verdict != Fail || c.Section == string(contract.SectionClientHeadroom) {
+				continue
+			}
+			if pooled := r.find(c.Name); pooled != nil && pooled.Verdict != Fail {
+				pooled.Verdict = Fail
+				pooled.Needed, pooled.NeededAtShare = nil, nil
+				pooled.note("it fails at step %s, which the steady phase as a whole hides", step.Name)
+			}
+		}
+	}
+}
+
+func (r *Result) find(name string) *Criterion {
+	for i := range r.Criteria {
+		if r.Criteria[i].Name == name {
+			return &r.Criteria[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,169 @@
+package verdict
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/safeqps/xk6-safeqps/gate/results"
+)
+
+// climb is one step of a staircase that a test writes down: arrivals a second, and what they were answered.
+type climb struct {
+	name        string
+	rate        int
+	settle      int // seconds
+	hold        int // seconds
+	ttft        func(n int) float64
+	gap         float64
+	queue       func(second int) float64
+	inFlight    int64
+	noServer    bool
+	requestsEnd int // how many of the last steady requests are in flight at the end
+}
+
+// staircase records steps one after the other.
+func staircase(steps ...climb) *recorded {
+	r := &recorded{}
+	second := 0
+	for _, s := range steps {
+		n := 0
+		for i := range s.settle + s.hold {
+			phase := steady
+			if i < s.settle {
+				phase = "warmup"
+			}
+			for k := range s.rate {
+				at := epoch.Add(time.Duration(second)*time.Second + time.Duration(k)*time.Second/time.Duration(s.rate))
+				q := results.Request{
+					Row: int64(len(r.requests)), Phase: phase, Step: s.name, Due: at, Start: at, Outcome: results.OK, Status: 200,
+					TTFT: results.Num(s.ttft(n)), E2E: results.Num(s.ttft(n) + 100), ITLP99: results.Num(s.gap),
+				}
+				if i >= s.settle {
+					n++
+				}
+				if n > s.rate*s.hold-s.requestsEnd {
+					q.Outcome, q.TTFT, q.E2E, q.ITLP99 = results.InFlight, results.Number{}, results.Number{}, results.Number{}
+				}
+				r.requests = append(r.requests, q)
+			}
+			sample := results.Sample{Time: epoch.Add(time.Duration(second) * time.Second), Phase: phase, Step: s.name, Offered: count(int64(s.rate)), InFlight: count(s.inFlight)}
+			if !s.noServer {
+				depth := 0.0
+				if s.queue != nil {
+					depth = s.queue(i)
+				}
+				sample.Server = map[string]float64{"queue_depth": depth}
+			}
+			r.samples = append(r.samples, sample)
+			second++
+		}
+	}
+
+	return r
+}
+
+func constantly(ms float64) func(int) float64 { return func(int) float64 { return ms } }
+
+// A staircase is judged rate by rate, and a rate that fails is not hidden by the many requests of the others.
+func TestEachStepIsJudgedByItself(t *testing.T) {
+	out := staircase(
+		climb{name: "10", rate: 10, settle: 5, hold: 60, ttft: constantly(100)},
+		climb{name: "20", rate: 20, settle: 5, hold: 60, ttft: constantly(200)},
+		climb{name: "4", rate: 4, settle: 5, hold: 30, ttft: func(n int) float64 {
+			if n%5 == 0 { // a fifth of 120, which is one in 80 of all
+				return 900
+			}
+			return 300
+		}},
+	).judge(t, gate(`ttft_p95: "<= 500ms"`, `success_rate: ">= 0.9"`)+"recovery: {ttft_p95: \"<= 1s\"}\n")
+
+	require.Len(t, out.Steps, 3)
+	names := []string{"10", "20", "4"}
+	for i, step := range out.Steps {
+		require.Equal(t, names[i], step.Name)
+		require.InDelta(t, []float64{10, 20, 4}[i], *step.OfferedPerSecond, 1e-9)
+		require.EqualValues(t, []int{600, 1200, 120}[i], step.Counts.Offered)
+		require.EqualValues(t, []int{600, 1200, 120}[i], step.Counts.Completed)
+		require.Equal(t, []Status{Pass, Pass, Fail}[i], step.Verdict)
+		for _, c := range step.Criteria {
+			require.Equal(t, steady, c.Phase, c.Name)
+			if c.Name == "ttft_p95" {
+				require.InDelta(t, []float64{100, 200, 900}[i], *c.Measured, 0)
+				require.EqualValues(t, []int{600, 1200, 120}[i], c.N)
+				require.EqualValues(t, []int{0, 0, 24}[i], c.Over)
+			}
+		}
+	}
+	pooled := out.criterion(t, "ttft_p95")
+	require.EqualValues(t, 1920, pooled.N)
+	require.InDelta(t, 300, *pooled.Measured, 0, "of all requests, as the limit is written")
+	require.Equal(t, Fail, pooled.Verdict)
+	require.Equal(t, "it fails at step 4, which the steady phase as a whole hides", pooled.Note)
+	require.Equal(t, Pass, out.criterion(t, "success_rate").Verdict)
+	require.Equal(t, Fail, out.Verdict)
+	require.InDelta(t, 1917.0/(59.9+59.95+29.75), *out.Phases[1].OfferedPerSecond, 1e-9, "the time of the steps alone")
+	for _, warning := range out.Warnings {
+		require.NotContains(t, warning, "warmup was too short", "a busier step is slower")
+	}
+}
+
+func TestOneRateIsNoStaircase(t *testing.T) {
+	out := staircase(climb{name: "10", rate: 10, hold: 60, ttft: constantly(100)}).judge(t, gate(`ttft_p95: "<= 500ms"`))
+	require.Empty(t, out.Steps)
+	require.Equal(t, Pass, out.Verdict)
+}
+
+// Requests in flight rise from step to step without any growth within one; a queue that grows within one is found.
+func TestGrowthIsLookedForInEachStep(t *testing.T) {
+	rising := func(second int) float64 { return float64(3 * second) }
+	low := climb{name: "10", rate: 10, settle: 2, hold: 60, ttft: constantly(1)}
+	high := climb{name: "40", rate: 40, settle: 2, hold: 60, ttft: constantly(1)}
+	growth := func(change func(low, high *climb)) Criterion {
+		a, b := low, high
+		change(&a, &b)
+		return staircase(a, b).judge(t, gate("queue_growth: no_sustained_growth")).criterion(t, "queue_growth")
+	}
+	c := growth(func(*climb, *climb) {})
+	require.Equal(t, Pass, c.Verdict)
+	require.EqualValues(t, 120, c.N)
+	c = growth(func(a, b *climb) { a.noServer, b.noServer, a.inFlight, b.inFlight = true, true, 3, 500 })
+	require.Equal(t, Pass, c.Verdict, c.Note)
+	c = growth(func(_, b *climb) { b.queue = rising })
+	require.Equal(t, Fail, c.Verdict)
+	require.Contains(t, c.Note, "at step 40")
+	c = growth(func(a, b *climb) { a.hold, b.hold, a.noServer, b.noServer = 5, 5, true, true })
+	require.Equal(t, Inconclusive, c.Verdict)
+	require.Contains(t, c.Note, "too short")
+	c = growth(func(a, b *climb) { a.hold, b.hold = 14, 14 })
+	require.Equal(t, Pass, c.Verdict, "the server's queue comes back to zero at every rate: the whole is looked at")
+}
+
+// A trend within a step is one; the step is named.
+func TestATrendIsLookedForInEachStep(t *testing.T) {
+	noise := rand.New(rand.NewPCG(1, 2))
+	out := staircase(
+		climb{name: "10", rate: 10, hold: 60, ttft: func(int) float64 { return 100 + noise.Float64() }},
+		climb{name: "20", rate: 20, hold: 60, ttft: func(n int) float64 { return max(200, 600-float64(n)) + noise.Float64() }},
+	).judge(t, gate(`ttft_p95: "<= 5s"`))
+	require.Contains(t, strings.Join(out.Warnings, "\n"), "the declared warmup was too short: in the first fifth of step 20 the median ttft")
+}
+
+// A run that was cut short was cut short in its last step: those before it were whole.
+func TestAnAbortIsOfTheLastStep(t *testing.T) {
+	r := staircase(
+		climb{name: "10", rate: 10, hold: 60, ttft: constantly(100)},
+		climb{name: "20", rate: 20, hold: 60, ttft: constantly(100), requestsEnd: 2},
+	)
+	run := r.write(t)
+	run.Info.Aborted = &results.Aborted{Rule: results.RuleInterrupted, Saw: "a signal"}
+	out, err := Judge(run, load(t, gate(`ttft_p95: "<= 500ms"`)))
+	require.NoError(t, err)
+	require.Equal(t, Pass, out.Steps[0].Verdict)
+	require.Equal(t, Inconclusive, out.Steps[1].Verdict)
+	require.EqualValues(t, 2, out.Steps[1].Counts.InFlight)
+	require.Equal(t, Inconclusive, out.Verdict)
+}
