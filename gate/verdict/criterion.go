@@ -760,28 +760,28 @@ func (j *judge) queueGrowth(out *Criterion) {
 	}
 }
 
-func (out *Criterion) tellGrowth(f growthFinding) {
-	out.N = f.samples
+func (c *Criterion) tellGrowth(f growthFinding) {
+	c.N = f.samples
 	if f.samples == 0 {
-		out.note("no queue depth was recorded")
+		c.note("no queue depth was recorded")
 		return
 	}
 	if f.signal == SignalInFlight {
-		out.note("judged by the requests in flight, since the server's queue was not seen: growth is found later")
+		c.note("judged by the requests in flight, since the server's queue was not seen: growth is found later")
 	}
-	out.Measured = pointer(0)
+	c.Measured = pointer(0)
 	switch {
 	case f.found != nil:
-		out.Measured = pointer(1)
-		out.Verdict = Fail
-		out.note("the queue grew by %.0f requests in %.0f s, and kept growing", f.found.Rise, f.found.Rise/f.found.Rate)
+		c.Measured = pointer(1)
+		c.Verdict = Fail
+		c.note("the queue grew by %.0f requests in %.0f s, and kept growing", f.found.Rise, f.found.Rise/f.found.Rate)
 	case f.last.Undecided():
-		out.Verdict = Inconclusive
-		out.note("the queue rises at the end: %.1f of the %.1f that sustained growth needs", f.last.Evidence, growthThreshold)
+		c.Verdict = Inconclusive
+		c.note("the queue rises at the end: %.1f of the %.1f that sustained growth needs", f.last.Evidence, growthThreshold)
 	case f.short:
-		out.Verdict = Inconclusive
-		out.note("the steady phase is too short for sustained growth to be found")
+		c.Verdict = Inconclusive
+		c.note("the steady phase is too short for sustained growth to be found")
 	default:
-		out.Verdict = Pass
+		c.Verdict = Pass
 	}
 }
