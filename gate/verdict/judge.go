@@ -221,6 +221,9 @@ func (j *judge) abort(out *Result) {
 		return
 	}
 	c := Criterion{Name: aborted.Rule, Section: sectionAbort, Verdict: Fail, Note: "stopped the run: " + aborted.Saw}
+	if ended := j.run.Info.Ended; !ended.IsZero() && !aborted.At.IsZero() {
+		c.note("it ended %.1f s later", ended.Sub(aborted.At).Seconds())
+	}
 	for _, rule := range j.contract.Abort {
 		if rule.Name != aborted.Rule {
 			continue

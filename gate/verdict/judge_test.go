@@ -640,7 +640,7 @@ abort: {error_rate: "> 20% for 10s", client_headroom: "true for 15s"}
 	got := r.judge(t, slo)
 	require.Equal(t, Fail, got.Verdict)
 	c := got.criterion(t, "abort.error_rate")
-	require.Equal(t, "stopped the run: 31.5 % for 10 s", c.Note)
+	require.Equal(t, "stopped the run: 31.5 % for 10 s; it ended 3600.0 s later", c.Note)
 	require.Equal(t, "not > 20% for 10s", c.Limit)
 
 	r.info.Aborted = &results.Aborted{Rule: "abort.client_headroom", Saw: "cpu 95 %", At: epoch}
