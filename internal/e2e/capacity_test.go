@@ -278,8 +278,8 @@ func TestCapacityEnvelope(t *testing.T) {
 func TestAScriptThatIgnoresTheSearchIsTold(t *testing.T) {
 	t.Parallel()
 	constant := strings.NewReplacer("...workload.phases(contract.phases, { preAllocatedVUs: 40, maxVUs: 400, gracefulStop: '10s' }),",
-		"warmup: {executor: 'constant-arrival-rate', rate: 30, duration: '1s', preAllocatedVUs: 40, tags: {phase: 'warmup'}},"+
-			"steady: {executor: 'constant-arrival-rate', rate: 30, startTime: '1s', duration: contract.phases.steady, preAllocatedVUs: 40, tags: {phase: 'steady'}},",
+		"warmup: {executor: 'constant-arrival-rate', rate: 15, duration: '1s', preAllocatedVUs: 40, tags: {phase: 'warmup'}},"+
+			"steady: {executor: 'constant-arrival-rate', rate: 15, startTime: '1s', duration: contract.phases.steady, preAllocatedVUs: 40, tags: {phase: 'steady'}},",
 		"client.chat(workload.next())", "client.chat({messages: [{role: 'user', content: 'a'}], max_tokens: 8})").Replace(probed)
 	for name, c := range map[string]struct {
 		script string
