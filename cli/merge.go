@@ -84,8 +84,12 @@ func printInstances(env environment, joined merge.Report) {
 	for i := range joined.Instances {
 		segments[i] = joined.Instances[i].Segment
 	}
-	fmt.Fprintf(env.stderr, "%d instances (%s): %d arrivals, %d rows in more than one, steady phases began within %.0f ms\n",
-		len(joined.Instances), strings.Join(segments, ", "), joined.Counts.Offered, joined.DuplicateRows, joined.StartSkewMS)
+	fmt.Fprintf(env.stderr, "%d instances (%s): %d arrivals, %d rows in more than one", len(joined.Instances),
+		strings.Join(segments, ", "), joined.Counts.Offered, joined.DuplicateRows)
+	if joined.StartSkewMS != nil {
+		fmt.Fprintf(env.stderr, ", began at least %.0f ms apart", *joined.StartSkewMS)
+	}
+	fmt.Fprintln(env.stderr)
 	for i := range joined.Instances[1:] {
 		instance := &joined.Instances[i+1]
 		if offset := instance.ClockOffset; offset != nil {

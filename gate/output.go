@@ -1,6 +1,8 @@
 package gate
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,6 +24,7 @@ import (
 	"go.k6.io/k6/errext"
 	"go.k6.io/k6/errext/exitcodes"
 	"go.k6.io/k6/lib"
+	"go.k6.io/k6/lib/fsext"
 	"go.k6.io/k6/metrics"
 	"go.k6.io/k6/output"
 
@@ -128,10 +131,33 @@ func (o *Output) describe(params output.Params) error {
 			o.info.Rates[t.ID] = t.Rate
 		}
 		if t.Digest != "" {
-			o.info.Digests[t.ID] = t.Digest
+			o.info.Digests[t.ID] = digestForm + t.Digest
 		}
 	}
+	if err := digestScript(&o.info, params); err != nil {
+		return err
+	}
 	describeTraces(&o.info, trace.Infos())
+
+	return nil
+}
+
+// digestForm names the function of the digests in run.json.
+const digestForm = "sha256:"
+
+// digestScript adds the digest of what k6 was given to run: the script, or the archive. What came from standard input or from
+// another host cannot be read again, and has none.
+func digestScript(info *results.Info, params output.Params) error {
+	script := params.ScriptPath
+	if script == nil || script.Scheme != "file" || script.Path == "/-" {
+		return nil
+	}
+	content, err := fsext.ReadFile(params.FS, filepath.FromSlash(script.Path))
+	if err != nil {
+		return fmt.Errorf("output llm: the script's digest: %w", err)
+	}
+	sum := sha256.Sum256(content)
+	info.Digests[results.DigestOfScript] = digestForm + hex.EncodeToString(sum[:])
 
 	return nil
 }

@@ -366,14 +366,32 @@ func TestDifferentWorkloadsAreRefused(t *testing.T) {
 	for _, d := range refused.Differences {
 		what = append(what, d.What)
 	}
-	require.Equal(t, []string{"digest of script", "digest of trace", "seed arrivals", "phases of the contract", "labels"}, what)
+	require.Equal(t, []string{"digest of trace", "seed arrivals", "phases of the contract", "labels"}, what)
 	require.ErrorContains(t, err, "digest of trace (A: sha256:aa, B: sha256:bb)")
-	require.ErrorContains(t, err, "digest of script (A: none, B: sha256:ee)")
 
 	r, err := Compare(ra, rb, Options{Force: true, Resamples: 100})
 	require.NoError(t, err)
-	require.Len(t, r.Differences, 6, "the contract's digest is told, too")
+	require.Len(t, r.Differences, 6, "the contract's digest and the script's are told, too")
 	require.Contains(t, r.Warnings[len(r.Warnings)-1], "the workloads differ")
+}
+
+// What was asked is in the script where no trace says it.
+func TestTheScriptIsTheWorkloadWithoutATrace(t *testing.T) {
+	info := func(script string, seeds map[string]uint64) results.Info {
+		return results.Info{Digests: map[string]string{results.DigestOfScript: script}, Seeds: seeds}
+	}
+	for name, c := range map[string]struct {
+		a, b     results.Info
+		workload bool
+	}{
+		"of traces":      {info("a", map[string]uint64{"t": 1}), info("b", map[string]uint64{"t": 1}), false},
+		"without":        {info("a", nil), info("b", nil), true},
+		"one of a trace": {info("a", nil), info("b", map[string]uint64{"t": 1}), true},
+	} {
+		differences := Differences(c.a, c.b)
+		require.Equal(t, Difference{What: "digest of script", A: "a", B: "b", Workload: c.workload}, differences[0], name)
+	}
+	require.Empty(t, Differences(info("a", nil), info("a", nil)))
 }
 
 func TestOptionsAreChecked(t *testing.T) {

@@ -69,14 +69,18 @@ func Merge(dirs []string, out string, options Options) (Report, error) {
 		parts[i] = part{Run: run, instance: &instances[i]}
 		parts[i].correctInfo()
 	}
+	all, err := arrivals(parts)
+	if err != nil {
+		return Report{}, fmt.Errorf("merge: %w", err)
+	}
 	info := joinInfo(parts)
 	w, err := results.Create(out, info, results.Options{Overwrite: options.Overwrite})
 	if err != nil {
 		return Report{}, fmt.Errorf("merge: %w", err)
 	}
-	report := Report{Merged: results.Merged{Instances: instances, StartSkewMS: startSkew(parts), Covered: covered(instances)}}
+	report := Report{Merged: results.Merged{Instances: instances, StartSkewMS: startSkew(all), Covered: covered(instances)}}
 	err = errors.Join(
-		joinRequests(parts, w),
+		joinRequests(all, w),
 		joinHistograms(parts, w),
 		joinSeries(parts, w),
 		joinEvents(parts, w),
@@ -173,45 +177,31 @@ func joinSpans(a, b []results.Span) []results.Span {
 	return out
 }
 
-func startSkew(runs []part) float64 {
-	var first, last time.Time
-	for _, run := range runs {
-		i := slices.IndexFunc(run.Info.Phases, func(s results.Span) bool { return s.Name == "steady" })
-		at := run.Info.Started
-		if i >= 0 {
-			at = run.Info.Phases[i].Start
-		} else if len(run.Info.Phases) > 0 {
-			at = run.Info.Phases[0].Start
-		}
-		if first.IsZero() || at.Before(first) {
-			first = at
-		}
-		if at.After(last) {
-			last = at
-		}
-	}
-
-	return float64(last.Sub(first)) / float64(time.Millisecond)
-}
-
-// joinRequests merges the requests of all runs by arrival. Each run is sorted by itself first, since lines are written
-// when requests end.
-func joinRequests(runs []part, w *results.Writer) error {
-	queues := make(byArrival, 0, len(runs))
+// arrivals reads the requests of each run, and sorts them by arrival: lines are written when requests end.
+func arrivals(runs []part) ([][]results.Request, error) {
+	out := make([][]results.Request, len(runs))
 	for i, run := range runs {
-		var all []results.Request
 		if _, err := run.Requests(func(r *results.Request) error {
 			r.Due, r.Start = run.corrected(r.Due), run.corrected(r.Start)
 			run.instance.Counts.Add(r.Outcome, r.Attempt)
-			all = append(all, *r)
+			out[i] = append(out[i], *r)
 
 			return nil
 		}); err != nil {
-			return err //nolint:wrapcheck // names the file
+			return nil, err //nolint:wrapcheck // names the file
 		}
-		sort.SliceStable(all, func(a, b int) bool { return all[a].Arrival().Before(all[b].Arrival()) })
-		if len(all) > 0 {
-			queues = append(queues, &queue{requests: all, instance: i})
+		sort.SliceStable(out[i], func(a, b int) bool { return out[i][a].Arrival().Before(out[i][b].Arrival()) })
+	}
+
+	return out, nil
+}
+
+// joinRequests merges the requests of all runs by arrival.
+func joinRequests(all [][]results.Request, w *results.Writer) error {
+	queues := make(byArrival, 0, len(all))
+	for i, requests := range all {
+		if len(requests) > 0 {
+			queues = append(queues, &queue{requests: requests, instance: i})
 		}
 	}
 	heap.Init(&queues)

@@ -28,9 +28,9 @@ func (o ClockOffset) Certain() bool { return o.Lower > 0 || o.Upper < 0 }
 // Merged says of what a joined results directory was made.
 type Merged struct {
 	Instances []Instance `json:"instances"`
-	// StartSkewMS is how far apart the instances began the steady phase (the first phase where there is none), by the
-	// first instance's clock as far as the offsets are known. A single run of the test has none.
-	StartSkewMS float64 `json:"start_skew_ms"`
+	// StartSkewMS is how far apart the instances certainly began the schedule, by the first instance's clock as far as the
+	// offsets are known; nil where their rows do not tell. A single run of the test has none.
+	StartSkewMS *float64 `json:"start_skew_ms,omitempty"`
 	// DuplicateRows are rows that more than one instance had.
 	DuplicateRows int64 `json:"duplicate_rows"`
 	// Covered is the sum of the instances' segments, 1 for the whole test; nil where an instance names no segment.

@@ -162,6 +162,9 @@ type Aborted struct {
 	At   time.Time `json:"at"`
 }
 
+// DigestOfScript is the key of the script's digest in Info.Digests: of the script itself, or of the archive that was run.
+const DigestOfScript = "script"
+
 // Info is run.json: what was run, as far as it is known before and after.
 type Info struct {
 	Schema string `json:"schema"`
@@ -182,7 +185,7 @@ type Info struct {
 	Seeds    map[string]uint64 `json:"seeds,omitempty"`
 	// Rates are the mean rates of whole traces, in requests per second, as they were to be replayed.
 	Rates map[string]float64 `json:"rates,omitempty"`
-	// Digests are "sha256:…" of the trace, the script and other inputs.
+	// Digests are "sha256:…" of the traces' files, by the traces' ids, and of the script (DigestOfScript).
 	Digests map[string]string `json:"digests,omitempty"`
 	// Segment is the execution segment of this instance, such as "0:1/3"; "" for the whole.
 	Segment string `json:"segment,omitempty"`

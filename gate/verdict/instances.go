@@ -97,10 +97,12 @@ func (j *judge) tellInstances(out *Result) {
 			merged.DuplicateRows)
 	}
 	if merged.Covered != nil && *merged.Covered < 1-roundOff {
-		out.warn("the instances' segments make %.3g%% of the test: directories are missing", 100**merged.Covered)
+		out.warn("the instances' segments make %.3g%% of the test: directories are missing, and what is in them may have failed",
+			100**merged.Covered)
+		out.partial = true
 	}
-	if merged.StartSkewMS > apartMS {
-		out.warn("the instances began %.0f ms apart: the load was not the schedule's", merged.StartSkewMS)
+	if skew := merged.StartSkewMS; skew != nil && *skew > apartMS {
+		out.warn("the instances began at least %.0f ms apart: the load was not the schedule's", *skew)
 	}
 	for i := range merged.Instances {
 		instance := &merged.Instances[i]

@@ -162,12 +162,12 @@ func TestWhatIsToldOfInstances(t *testing.T) {
 				"its times stand as its own clock showed them"},
 		},
 		"started apart": {
-			edit: func(m *results.Merged) { m.StartSkewMS = 1500 },
-			want: []string{"the instances began 1500 ms apart: the load was not the schedule's"},
+			edit: func(m *results.Merged) { m.StartSkewMS = pointer(1500) },
+			want: []string{"the instances began at least 1500 ms apart: the load was not the schedule's"},
 		},
 		"a part of the test": {
 			edit: func(m *results.Merged) { share := 0.75; m.Covered = &share },
-			want: []string{"the instances' segments make 75% of the test: directories are missing"},
+			want: []string{"the instances' segments make 75% of the test: directories are missing, and what is in them may have failed"},
 		},
 		"the whole, in floating point": {
 			edit: func(m *results.Merged) { share := 0.9999999999999999; m.Covered = &share },
@@ -179,7 +179,13 @@ func TestWhatIsToldOfInstances(t *testing.T) {
 			r := joined(headroom, headroom, headroom)
 			r.info.Merged.Instances = slices.Clone(r.info.Merged.Instances)
 			c.edit(r.info.Merged)
-			require.Equal(t, c.want, r.judge(t, joinedSLO).Warnings)
+			out := r.judge(t, joinedSLO)
+			require.Equal(t, c.want, out.Warnings)
+			expected := Pass
+			if name == "a part of the test" {
+				expected = Inconclusive
+			}
+			require.Equal(t, expected, out.Verdict)
 		})
 	}
 }

@@ -343,7 +343,7 @@ func (r *Result) decide() {
 			open = open || c.Verdict == Inconclusive
 		}
 	}
-	unfinished := r.Ended.IsZero() || r.Aborted != nil
+	unfinished := r.Ended.IsZero() || r.Aborted != nil || r.partial
 	switch {
 	case failed:
 		r.Verdict = Fail

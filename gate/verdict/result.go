@@ -112,6 +112,9 @@ type Result struct {
 	Workload string           `json:"workload,omitempty"`
 	Started  time.Time        `json:"started,omitzero"`
 	Ended    time.Time        `json:"ended,omitzero"`
+
+	// partial is true where evidence of instances is missing.
+	partial bool
 }
 
 // Measured returns what a run measured for each criterion, as a baseline for another run's contract.

@@ -52,7 +52,7 @@ func (j *judge) steps(out *Result) error {
 	for n, name := range order {
 		sub := j.of(name)
 		// What ended the run early ended the step that it was at; those before were whole.
-		one := Result{Ended: out.Ended, Aborted: out.Aborted}
+		one := Result{Ended: out.Ended, Aborted: out.Aborted, partial: out.partial}
 		if n < len(order)-1 {
 			one.Ended, one.Aborted = out.Started, nil
 		}

@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -113,6 +115,11 @@ capacity_gate:
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, server, 5, "the monitor has read the server's queue second by second")
 
+	keepsSchema(t, dir)
+	ran, err := os.ReadFile(filepath.Join(filepath.Dir(dir), "script.js"))
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"script": fmt.Sprintf("sha256:%x", sha256.Sum256(ran))}, run.Info.Digests)
+
 	again := runK6(t, "x", "llm", "gate", "verdict", dir, "--json")
 	require.Equal(t, 0, again.exit, again.stderr)
 	var printed verdict.Result
@@ -218,6 +225,7 @@ capacity_gate:
 	r := runK6(t, "x", "llm", "gate", "verdict", dir)
 	require.Contains(t, []int{0, 1, 2}, r.exit, r.stderr)
 	require.Contains(t, r.stdout, "verdict: ")
+	keepsSchema(t, dir)
 }
 
 func TestResultsAreNotOverwritten(t *testing.T) {

@@ -46,9 +46,10 @@ func TestThreeInstancesAreOneTest(t *testing.T) {
 	merge := append(append([]string{"x", "llm", "merge"}, dirs...), "--out", out)
 	r := runK6(t, merge...)
 	require.Equal(t, 0, r.exit, r.stderr+r.stdout)
-	require.Contains(t, r.stderr, "160 arrivals, 0 rows in more than one")
+	require.Contains(t, r.stderr, "160 arrivals, 0 rows in more than one, began at least ")
 	require.Contains(t, r.stdout, "verdict: PASS")
 
+	keepsSchema(t, out)
 	sameRows(t, single, dirs)
 	sameVerdict(t, single, out)
 	sumOfParts(t, dirs, out)
