@@ -41,13 +41,14 @@ import (
 type Output struct {
 	output.SampleBuffer
 
-	dir      string
-	options  results.Options
-	info     results.Info
-	contract *contract.Contract // nil where the script has none
-	logger   logrus.FieldLogger
-	stdout   io.Writer
-	stopRun  func(error)
+	dir       string
+	scenarios lib.ScenarioConfigs
+	options   results.Options
+	info      results.Info
+	contract  *contract.Contract // nil where the script has none
+	logger    logrus.FieldLogger
+	stdout    io.Writer
+	stopRun   func(error)
 
 	writer  *results.Writer
 	flusher *output.PeriodicFlusher
@@ -55,6 +56,7 @@ type Output struct {
 
 	// What follows belongs to the flusher's goroutine.
 	watch    *abort.Watch
+	ruled    time.Time               // when the rules were looked at
 	early    *earlyStop              // nil unless a capacity search asks for it
 	open     map[uint64]*llm.Started // requests in flight
 	seconds  *seconds
@@ -103,6 +105,7 @@ func (o *Output) describe(params output.Params) error {
 		return fmt.Errorf("output llm: the script's options: %w", err)
 	}
 	o.info.Options = options
+	o.scenarios = params.ScriptOptions.Scenarios
 	if segment := params.ScriptOptions.ExecutionSegment; segment != nil {
 		o.info.Segment = segment.String()
 	}
@@ -269,7 +272,7 @@ func (o *Output) Start() error {
 	if o.contract != nil {
 		o.watch = abort.NewWatch(o.contract.Abort, o.started)
 	}
-	flusher, err := output.NewPeriodicFlusher(time.Second, func() { o.flush(time.Now()) })
+	flusher, err := output.NewPeriodicFlusher(flushPeriod, func() { o.flush(time.Now()) })
 	if err != nil {
 		return errors.Join(fmt.Errorf("output llm: %w", err), writer.Close(time.Now(), nil))
 	}
@@ -277,6 +280,15 @@ func (o *Output) Start() error {
 
 	return nil
 }
+
+const (
+	// flushPeriod and lateness bound what a killed run loses: a second of the series is written once it is complete by lateness,
+	// which is what k6 takes to hand samples over.
+	flushPeriod = 250 * time.Millisecond
+	lateness    = 200 * time.Millisecond
+	// rulePeriod is how often the rules that end a run are looked at, a little less than a second for the flusher's own jitter.
+	rulePeriod = 950 * time.Millisecond
+)
 
 // reservedBytes are kept free for the end of a run: its last second, histograms, verdict and reports. k6 asks nobody for
 // an exit code any more by then, so that a disk that fills up has to do it before.
@@ -372,7 +384,7 @@ func (o *Output) keep(err error) {
 	}
 }
 
-// flush takes what k6 has handed over since the last time, once a second.
+// flush takes what k6 has handed over since the last time.
 func (o *Output) flush(now time.Time) {
 	for _, container := range o.GetBufferedSamples() {
 		switch c := container.(type) {
@@ -390,13 +402,14 @@ func (o *Output) flush(now time.Time) {
 		}
 	}
 	o.seconds.clock(o.clock)
-	for _, s := range o.seconds.before(now.Add(-time.Second)) {
+	for _, s := range o.seconds.before(now.Add(-lateness)) {
 		o.keep(o.writer.Sample(s))
 	}
 	o.keep(o.writer.Flush(now))
-	if o.watch == nil || o.tripped != nil {
+	if o.watch == nil || o.tripped != nil || now.Sub(o.ruled) < rulePeriod {
 		return
 	}
+	o.ruled = now
 	o.tripped = o.watch.Tick(now, nil)
 	if o.tripped == nil && o.early != nil {
 		o.tripped = o.early.certain(now)
@@ -451,11 +464,12 @@ func (o *Output) sample(s metrics.Sample) {
 	name := s.Metric.Name
 	switch {
 	case name == metrics.DroppedIterationsName:
-		// Arrivals that a stock executor could not start: k6 does not say which.
-		phase, step := tag(s.Tags, "phase"), tag(s.Tags, "step")
+		// Arrivals that a stock executor could not start: k6 does not say which, and leaves the scenario's own tags out.
+		scenario := tag(s.Tags, "scenario")
+		phase, step := o.tagged(s.Tags, scenario, "phase"), o.tagged(s.Tags, scenario, "step")
 		for range int(s.Value) {
 			o.keep(o.writer.Request(&results.Request{
-				Row: -1, Scenario: tag(s.Tags, "scenario"), Due: s.Time, Outcome: results.Dropped, Phase: phase, Step: step,
+				Row: -1, Scenario: scenario, Due: s.Time, Outcome: results.Dropped, Phase: phase, Step: step,
 			}))
 		}
 		o.seconds.dropped(s.Time, phase, step, int64(s.Value))
@@ -476,6 +490,18 @@ func (o *Output) sample(s metrics.Sample) {
 	case strings.HasPrefix(name, clientPrefix):
 		o.seconds.gauge(s, strings.TrimPrefix(name, clientPrefix), false)
 	}
+}
+
+// tagged is a tag of a sample, or of the scenario that it belongs to.
+func (o *Output) tagged(tags *metrics.TagSet, scenario, name string) string {
+	if value := tag(tags, name); value != "" {
+		return value
+	}
+	if config, ok := o.scenarios[scenario]; ok {
+		return config.GetTags()[name]
+	}
+
+	return ""
 }
 
 func tag(tags *metrics.TagSet, name string) string {

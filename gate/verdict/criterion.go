@@ -73,6 +73,7 @@ func (j *judge) criterion(c contract.Criterion) (Criterion, error) {
 	default:
 		out.note("the statistic %q is not known", c.Stat.Kind)
 	}
+	j.countFailures(c, &out)
 	j.eachInstance(c, &out)
 	if !known && c.Stat.Kind != contract.StatState {
 		out.Verdict = Inconclusive

@@ -15,6 +15,7 @@ import (
 
 	"github.com/safeqps/xk6-safeqps/gate/results"
 	"github.com/safeqps/xk6-safeqps/gate/verdict"
+	"github.com/safeqps/xk6-safeqps/llm/llmtest"
 )
 
 // gated is a script with constant arrivals in two phases, judged by a contract.
@@ -281,6 +282,35 @@ capacity_gate:
 	require.Greater(t, judged.DroppedBy["no_request"], int64(100))
 	require.Equal(t, judged.Counts.Dropped, judged.DroppedBy["no_request"])
 	require.Contains(t, strings.Join(judged.Warnings, "\n"), "iterations ended without a request")
+}
+
+// What k6's own executors drop has no tags but the scenario's name: it belongs to that scenario's phase all the same.
+func TestDropsOfStockExecutorsAreJudged(t *testing.T) {
+	t.Parallel()
+	sim := startEngine(t, func(c *llmtest.ServerConfig) { c.FixedGap = 100 * time.Millisecond })
+	cmd, dir := gatedRun(t, "capacity_gate: {success_rate: \">= 0.5\", dropped: \"== 0\"}", "-e", "URL=http://"+sim.host)
+	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(dir), "script.js"), []byte(`
+		import llm from 'k6/x/llm';
+		import gate from 'k6/x/llm/gate';
+		const contract = gate.open('./slo.yaml');
+		export const options = { scenarios: { ...gate.monitor(contract), load: {
+			executor: 'constant-arrival-rate', rate: 20, duration: '3s', preAllocatedVUs: 1, maxVUs: 1, tags: { phase: 'steady' },
+		} } };
+		const client = new llm.Client({ baseURL: __ENV.URL + '/v1', model: 'sim' });
+		export default function () { client.chat({ messages: [{ role: 'user', content: 'hi' }], max_tokens: 20 }); }`), 0o600))
+	r := finish(t, cmd)
+	require.Equal(t, 0, r.exit, r.stderr)
+	require.Equal(t, 1, runK6(t, "x", "llm", "gate", "verdict", dir).exit)
+	judged, err := verdict.Read(dir)
+	require.NoError(t, err)
+	require.Greater(t, judged.Counts.Dropped, int64(20))
+	for _, c := range judged.Criteria {
+		if c.Name == "dropped" {
+			require.InDelta(t, float64(judged.Counts.Dropped), *c.Measured, 0)
+		}
+	}
+	require.Len(t, judged.Phases, 1)
+	require.Equal(t, judged.Counts, judged.Phases[0].Counts)
 }
 
 func TestWrongContractsEndTheRunAtOnce(t *testing.T) {
