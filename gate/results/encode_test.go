@@ -276,7 +276,7 @@ func TestSchemaHasTheKeysThatAreWritten(t *testing.T) {
 		Server: map[string]float64{"a": 1}, Client: map[string]float64{"a": 1}, Clock: []ClockReading{{}},
 	})))
 	require.Equal(t, defined("clock_reading"), keysOf(t, written(ClockReading{})))
-	merged := Merged{Covered: &value}
+	merged := Merged{Covered: &value, StartSkewMS: &value}
 	require.Equal(t, defined("merged"), keysOf(t, written(merged)))
 	require.Equal(t, defined("host"), keysOf(t, written(Host{Name: "h", OS: "o", Arch: "a", CPUs: 1, MemoryMB: 1})))
 	require.Equal(t, defined("instance"), keysOf(t, written(Instance{
