@@ -280,7 +280,11 @@ capacity_gate:
 	require.Equal(t, verdict.Invalid, judged.Verdict, r.stdout)
 	require.Equal(t, int64(320), judged.Counts.Offered)
 	require.Greater(t, judged.DroppedBy["no_request"], int64(100))
-	require.Equal(t, judged.Counts.Dropped, judged.DroppedBy["no_request"])
+	reasons := int64(0)
+	for _, n := range judged.DroppedBy { // a busy machine adds others
+		reasons += n
+	}
+	require.Equal(t, judged.Counts.Dropped, reasons)
 	require.Contains(t, strings.Join(judged.Warnings, "\n"), "iterations ended without a request")
 }
 
