@@ -158,7 +158,7 @@ func TestAssembledMessage(t *testing.T) {
 				call(`{"index":0,"id":"c1","type":"function","function":{"name":"f","arguments":""}}`),
 				call(`{"index":0,"function":{"arguments":"{\"a\""}}`), call(`{"index":0,"function":{"arguments":":1}"}}`),
 			},
-			Message{ToolCalls: []ToolCall{{"c1", "f", `{"a":1}`}}},
+			Message{ToolCalls: []ToolCall{{ID: "c1", Name: "f", Arguments: `{"a":1}`}}},
 		},
 		{
 			"two calls, interleaved", Chat,
@@ -166,27 +166,27 @@ func TestAssembledMessage(t *testing.T) {
 				call(`{"index":0,"id":"c1","function":{"name":"f","arguments":"1"}},{"index":1,"id":"c2","function":{"name":"g","arguments":"2"}}`),
 				call(`{"index":1,"function":{"arguments":"b"}}`), call(`{"index":0,"function":{"arguments":"a"}}`),
 			},
-			Message{ToolCalls: []ToolCall{{"c1", "f", "1a"}, {"c2", "g", "2b"}}},
+			Message{ToolCalls: []ToolCall{{ID: "c1", Name: "f", Arguments: "1a"}, {ID: "c2", Name: "g", Arguments: "2b"}}},
 		},
 		{
 			"the same function twice", Chat,
 			[]string{call(`{"index":0,"id":"c1","function":{"name":"f","arguments":"1"}}`), call(`{"index":1,"id":"c2","function":{"name":"f","arguments":"2"}}`)},
-			Message{ToolCalls: []ToolCall{{"c1", "f", "1"}, {"c2", "f", "2"}}},
+			Message{ToolCalls: []ToolCall{{ID: "c1", Name: "f", Arguments: "1"}, {ID: "c2", Name: "f", Arguments: "2"}}},
 		},
 		{
 			"whole calls without numbers", Chat,
 			[]string{call(`{"id":"c1","function":{"name":"f","arguments":"1"}},{"id":"c2","function":{"name":"f","arguments":"2"}}`)},
-			Message{ToolCalls: []ToolCall{{"c1", "f", "1"}, {"c2", "f", "2"}}},
+			Message{ToolCalls: []ToolCall{{ID: "c1", Name: "f", Arguments: "1"}, {ID: "c2", Name: "f", Arguments: "2"}}},
 		},
 		{
 			"whole calls with nothing but names", Chat,
 			[]string{call(`{"function":{"name":"f","arguments":"1"}}`), call(`{"function":{"name":"f","arguments":"2"}}`)},
-			Message{ToolCalls: []ToolCall{{"", "f", "1"}, {"", "f", "2"}}},
+			Message{ToolCalls: []ToolCall{{Name: "f", Arguments: "1"}, {Name: "f", Arguments: "2"}}},
 		},
 		{
 			"whole calls, all number 0", Chat,
 			[]string{call(`{"index":0,"id":"c1","function":{"name":"f","arguments":"1"}}`), call(`{"index":0,"id":"c2","function":{"name":"g","arguments":"2"}}`)},
-			Message{ToolCalls: []ToolCall{{"c1", "f", "1"}, {"c2", "g", "2"}}},
+			Message{ToolCalls: []ToolCall{{ID: "c1", Name: "f", Arguments: "1"}, {ID: "c2", Name: "g", Arguments: "2"}}},
 		},
 		{
 			"parts without numbers", Chat,
@@ -194,30 +194,30 @@ func TestAssembledMessage(t *testing.T) {
 				call(`{"id":"c1","function":{"name":"f","arguments":"1"}}`), call(`{"function":{"arguments":"a"}}`),
 				call(`{"id":"c2","function":{"name":"g","arguments":"2"}}`), call(`{"id":"c1","function":{"arguments":"b"}}`),
 			},
-			Message{ToolCalls: []ToolCall{{"c1", "f", "1ab"}, {"c2", "g", "2"}}},
+			Message{ToolCalls: []ToolCall{{ID: "c1", Name: "f", Arguments: "1ab"}, {ID: "c2", Name: "g", Arguments: "2"}}},
 		},
 		{
 			"id and name repeated", Chat,
 			[]string{call(`{"index":0,"id":"c1","function":{"name":"f","arguments":"1"}}`), call(`{"index":0,"id":"c1","function":{"name":"f","arguments":"a"}}`)},
-			Message{ToolCalls: []ToolCall{{"c1", "f", "1a"}}},
+			Message{ToolCalls: []ToolCall{{ID: "c1", Name: "f", Arguments: "1a"}}},
 		},
 		{
 			"name repeated, no id", Chat,
 			[]string{call(`{"index":0,"function":{"name":"f","arguments":"1"}}`), call(`{"index":0,"function":{"name":"f","arguments":"a"}}`)},
-			Message{ToolCalls: []ToolCall{{"", "f", "1a"}}},
+			Message{ToolCalls: []ToolCall{{Name: "f", Arguments: "1a"}}},
 		},
 		{
 			"a new id with each part, as vLLM once sent", Chat,
 			[]string{call(`{"index":0,"id":"c1","function":{"name":"f"}}`), call(`{"index":0,"id":"c9","function":{"arguments":"a"}}`)},
-			Message{ToolCalls: []ToolCall{{"c1", "f", "a"}}},
+			Message{ToolCalls: []ToolCall{{ID: "c1", Name: "f", Arguments: "a"}}},
 		},
-		{"arguments as an object", Chat, []string{call(`{"index":0,"id":"c1","function":{"name":"f","arguments":{"a": 1}}}`)}, Message{ToolCalls: []ToolCall{{"c1", "f", `{"a": 1}`}}}},
-		{"number as a string", Chat, []string{call(`{"index":"0","id":"c1","function":{"name":"f"}}`), call(`{"index":"0","function":{"arguments":"a"}}`)}, Message{ToolCalls: []ToolCall{{"c1", "f", "a"}}}},
-		{"custom tool", Chat, []string{call(`{"id":"c1","type":"custom","custom":{"name":"f","input":"x"}}`)}, Message{ToolCalls: []ToolCall{{"c1", "f", "x"}}}},
+		{"arguments as an object", Chat, []string{call(`{"index":0,"id":"c1","function":{"name":"f","arguments":{"a": 1}}}`)}, Message{ToolCalls: []ToolCall{{ID: "c1", Name: "f", Arguments: `{"a": 1}`}}}},
+		{"number as a string", Chat, []string{call(`{"index":"0","id":"c1","function":{"name":"f"}}`), call(`{"index":"0","function":{"arguments":"a"}}`)}, Message{ToolCalls: []ToolCall{{ID: "c1", Name: "f", Arguments: "a"}}}},
+		{"custom tool", Chat, []string{call(`{"id":"c1","type":"custom","custom":{"name":"f","input":"x"}}`)}, Message{ToolCalls: []ToolCall{{ID: "c1", Name: "f", Arguments: "x"}}}},
 		{
 			"function_call", Chat,
 			[]string{one(`{"function_call":{"name":"f","arguments":""}}`), one(`{"function_call":{"name":"f","arguments":"{"}}`), one(`{"function_call":{"arguments":"}"}}`)},
-			Message{ToolCalls: []ToolCall{{"", "f", "{}"}}},
+			Message{ToolCalls: []ToolCall{{Name: "f", Arguments: "{}"}}},
 		},
 		{
 			"the text of the first choice", Chat,
@@ -242,7 +242,7 @@ func TestAssembledMessage(t *testing.T) {
 		{
 			"Anthropic input whole at the start", Messages,
 			[]string{`{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t1","name":"f","input":{"a":1}}}`},
-			Message{ToolCalls: []ToolCall{{"t1", "f", `{"a":1}`}}},
+			Message{ToolCalls: []ToolCall{{ID: "t1", Name: "f", Arguments: `{"a":1}`}}},
 		},
 		{
 			"Anthropic parts replace the start", Messages,
@@ -250,7 +250,7 @@ func TestAssembledMessage(t *testing.T) {
 				`{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t1","name":"f","input":{}}}`,
 				`{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\"b\":2}"}}`,
 			},
-			Message{ToolCalls: []ToolCall{{"t1", "f", `{"b":2}`}}},
+			Message{ToolCalls: []ToolCall{{ID: "t1", Name: "f", Arguments: `{"b":2}`}}},
 		},
 		{
 			"responses: two calls by item", Responses,
@@ -262,7 +262,7 @@ func TestAssembledMessage(t *testing.T) {
 				`{"type":"response.function_call_arguments.done","item_id":"f1","output_index":0,"arguments":"1"}`,
 				`{"type":"response.output_item.done","output_index":1,"item":{"type":"function_call","id":"f2","call_id":"c2","name":"b","arguments":"2"}}`,
 			},
-			Message{ToolCalls: []ToolCall{{"c1", "a", "1"}, {"c2", "b", "2"}}},
+			Message{ToolCalls: []ToolCall{{ID: "c1", Name: "a", Arguments: "1"}, {ID: "c2", Name: "b", Arguments: "2"}}},
 		},
 		{
 			"responses: two calls by item alone", Responses,
@@ -272,7 +272,7 @@ func TestAssembledMessage(t *testing.T) {
 				`{"type":"response.function_call_arguments.delta","item_id":"f1","delta":"1"}`,
 				`{"type":"response.function_call_arguments.delta","item_id":"f2","delta":"2"}`,
 			},
-			Message{ToolCalls: []ToolCall{{"c1", "a", "1"}, {"c2", "b", "2"}}},
+			Message{ToolCalls: []ToolCall{{ID: "c1", Name: "a", Arguments: "1"}, {ID: "c2", Name: "b", Arguments: "2"}}},
 		},
 		{
 			"nothing counts after the end", Chat,
@@ -291,7 +291,7 @@ func TestAssembledMessage(t *testing.T) {
 			"responses: whole answer in the last event", Responses,
 			[]string{`{"type":"response.completed","response":{"id":"r1","output":[{"type":"reasoning","summary":[{"type":"summary_text","text":"t"}]},` +
 				`{"type":"message","content":[{"type":"output_text","text":"a"},{"type":"refusal","refusal":"no"}]},{"type":"function_call","id":"f1","call_id":"c1","name":"n","arguments":"{}"}]}}`},
-			Message{ID: "r1", Text: "a", Reasoning: "t", Refusal: "no", FinishReason: "completed", ToolCalls: []ToolCall{{"c1", "n", "{}"}}},
+			Message{ID: "r1", Text: "a", Reasoning: "t", Refusal: "no", FinishReason: "completed", ToolCalls: []ToolCall{{ID: "c1", Name: "n", Arguments: "{}"}}},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -626,11 +626,11 @@ func TestBody(t *testing.T) {
 		{
 			"chat with tools", Chat,
 			`{"choices":[{"message":{"content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"b","type":"function","function":{"name":"f","arguments":"[]"}}]},"finish_reason":"tool_calls"}]}`,
-			Message{ToolCalls: []ToolCall{{"a", "f", "{}"}, {"b", "f", "[]"}}, FinishReason: "tool_calls"},
+			Message{ToolCalls: []ToolCall{{ID: "a", Name: "f", Arguments: "{}"}, {ID: "b", Name: "f", Arguments: "[]"}}, FinishReason: "tool_calls"},
 		},
 		{"chat with several answers", Chat, `{"choices":[{"index":1,"message":{"content":"B"},"finish_reason":"length"},{"index":0,"message":{"content":"A"},"finish_reason":"stop"}]}`, Message{Text: "A", FinishReason: "stop"}},
 		{"chat without finish reason", Chat, `{"choices":[{"message":{"content":"A"},"finish_reason":null}]}`, Message{Text: "A"}},
-		{"chat with function_call", Chat, `{"choices":[{"message":{"content":null,"function_call":{"name":"f","arguments":"{}"}}}]}`, Message{ToolCalls: []ToolCall{{"", "f", "{}"}}}},
+		{"chat with function_call", Chat, `{"choices":[{"message":{"content":null,"function_call":{"name":"f","arguments":"{}"}}}]}`, Message{ToolCalls: []ToolCall{{Name: "f", Arguments: "{}"}}}},
 		{
 			"completions", Completions, "\n" + `{"id":"c1","choices":[{"text":"hi","index":0,"finish_reason":"length"}],"usage":{"prompt_tokens":3,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":0}}}` + "\n",
 			Message{ID: "c1", Text: "hi", FinishReason: "length", Usage: Usage{PromptTokens: intp(3), CompletionTokens: intp(2), CachedTokens: intp(0)}},
@@ -638,12 +638,12 @@ func TestBody(t *testing.T) {
 		{
 			"messages", Messages,
 			`{"id":"m1","type":"message","role":"assistant","model":"c","content":[{"type":"thinking","thinking":"hm","signature":"x"},{"type":"text","text":"hi"},{"type":"tool_use","id":"t","name":"f","input":{"a":1}}],"stop_reason":"tool_use","usage":{"input_tokens":3,"cache_read_input_tokens":4,"output_tokens":2}}`,
-			Message{ID: "m1", Model: "c", Text: "hi", Reasoning: "hm", ToolCalls: []ToolCall{{"t", "f", `{"a":1}`}}, FinishReason: "tool_use", Usage: Usage{PromptTokens: intp(7), CompletionTokens: intp(2), CachedTokens: intp(4)}},
+			Message{ID: "m1", Model: "c", Text: "hi", Reasoning: "hm", ToolCalls: []ToolCall{{ID: "t", Name: "f", Arguments: `{"a":1}`}}, FinishReason: "tool_use", Usage: Usage{PromptTokens: intp(7), CompletionTokens: intp(2), CachedTokens: intp(4)}},
 		},
 		{
 			"responses", Responses,
 			`{"id":"r1","model":"m","object":"response","status":"completed","error":null,"output":[{"type":"reasoning","content":[{"type":"reasoning_text","text":"hm"}],"summary":[]},{"type":"message","content":[{"type":"output_text","text":"hi"}]},{"type":"function_call","id":"f1","call_id":"c1","name":"f","arguments":"{}"},{"type":"web_search_call"}],"usage":{"input_tokens":3,"output_tokens":2}}`,
-			Message{ID: "r1", Model: "m", Text: "hi", Reasoning: "hm", ToolCalls: []ToolCall{{"c1", "f", "{}"}}, FinishReason: "completed", Usage: Usage{PromptTokens: intp(3), CompletionTokens: intp(2)}},
+			Message{ID: "r1", Model: "m", Text: "hi", Reasoning: "hm", ToolCalls: []ToolCall{{ID: "c1", Name: "f", Arguments: "{}"}}, FinishReason: "completed", Usage: Usage{PromptTokens: intp(3), CompletionTokens: intp(2)}},
 		},
 		{"responses cut short", Responses, `{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"},"output":[]}`, Message{FinishReason: "max_output_tokens"}},
 		{"responses without status", Responses, `{"output":[]}`, Message{FinishReason: "completed"}},

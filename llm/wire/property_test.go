@@ -84,7 +84,7 @@ func TestAssemblingIsIndependentOfTheCuts(t *testing.T) {
 					for _, part := range cut(t, argument, "arguments cut") {
 						feed(fmt.Sprintf(dialect.arguments, i, rawJSON(part)), part != "", true)
 					}
-					wantCalls = append(wantCalls, ToolCall{fmt.Sprintf("c%d", i), fmt.Sprintf("f%d", i), argument})
+					wantCalls = append(wantCalls, ToolCall{ID: fmt.Sprintf("c%d", i), Name: fmt.Sprintf("f%d", i), Arguments: argument})
 				}
 			}
 			require.Equal(t, want, chunks)
