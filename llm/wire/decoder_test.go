@@ -309,6 +309,59 @@ func TestAssembledMessage(t *testing.T) {
 	}
 }
 
+// How an answer of the responses API ended is what its last event says: by its status, or by its name where it has none.
+// Servers use one name for every end (vLLM sends response.completed for what was cut short), so the worse of both counts.
+func TestTheEndOfAResponse(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name, response string
+		finish         string
+		want           ErrorType
+		code, message  string
+	}{
+		{"completed", `{"status":"completed","error":null,"incomplete_details":null}`, "completed", "", "", ""},
+		{"completed", `{"status":"failed","error":{"code":"server_error","message":"boom"}}`, "", ErrStream, "server_error", "boom"},
+		{"completed", `{"status":"failed"}`, "", ErrStream, "failed", "the server reports the answer as failed"},
+		{"completed", `{"status":"cancelled"}`, "", ErrStream, "cancelled", "the server reports the answer as cancelled"},
+		{"completed", `{"error":{"code":"server_error","message":"boom"}}`, "", ErrStream, "server_error", "boom"},
+		{"completed", `{"status":"completed","error":{"code":"server_error","message":"boom"}}`, "", ErrStream, "server_error", "boom"},
+		{"completed", `{"status":"failed","error":{"code":"context_length_exceeded","message":"m"}}`, "", ErrContextLength, "context_length_exceeded", "m"},
+		{"completed", `{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}}`, "max_output_tokens", "", "", ""},
+		{"completed", `{"incomplete_details":{"reason":"max_output_tokens"}}`, "max_output_tokens", "", "", ""},
+		{"completed", `{"status":"in_progress"}`, "", ErrTruncated, "", `the answer is not complete: its status is "in_progress"`},
+		{"completed", `{"status":"queued"}`, "", ErrTruncated, "", `the answer is not complete: its status is "queued"`},
+		{"incomplete", `{"status":"completed"}`, "incomplete", "", "", ""},
+		{"incomplete", `{"status":"failed"}`, "", ErrStream, "failed", "the server reports the answer as failed"},
+		{"incomplete", `{"incomplete_details":{"reason":"content_filter"}}`, "content_filter", "", "", ""},
+		{"failed", `{"status":"completed"}`, "", ErrStream, "failed", "the server reports the answer as failed"},
+		{"failed", `{"status":"in_progress"}`, "", ErrStream, "failed", "the server reports the answer as failed"},
+		{"cancelled", `{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}}`, "", ErrStream, "cancelled", "the server reports the answer as cancelled"},
+	} {
+		t.Run(test.name+" "+test.response, func(t *testing.T) {
+			t.Parallel()
+			response := strings.TrimSuffix(test.response, "}") + `,"output":[],"usage":{"input_tokens":3,"output_tokens":2}}`
+			d := NewDecoder(Responses)
+			_, err := d.Event("", `{"type":"response.output_text.delta","delta":"a"}`)
+			require.NoError(t, err)
+			delta, err := d.Event("response."+test.name, `{"response":`+response+`}`)
+			require.Equal(t, Delta{Done: true}, delta)
+			if e := requireType(t, test.want, err); e != nil {
+				require.Equal(t, []string{test.code, test.message}, []string{e.Code, e.Message})
+			}
+			require.Equal(t, test.finish, d.Message().FinishReason)
+			require.Equal(t, Usage{PromptTokens: intp(3), CompletionTokens: intp(2)}, d.Message().Usage, "a failed answer has its usage too")
+
+			if test.name == "completed" { // the body that was not streamed has no name, and says the same
+				whole := NewDecoder(Responses)
+				if e := requireType(t, test.want, whole.Body([]byte(response))); e != nil {
+					require.Equal(t, test.code, e.Code)
+				}
+				require.Equal(t, test.finish, whole.Message().FinishReason)
+			}
+		})
+	}
+}
+
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -456,6 +509,10 @@ func TestErrorsInAStream(t *testing.T) {
 		{"event: error, plain", Chat, "error", `boom`, ErrStream, "", "", "boom"},
 		{"event: error, empty", Chat, "error", ``, ErrStream, "", "", "the server reported an error without a message"},
 		{"finish reason error", Chat, "", `{"choices":[{"delta":{},"finish_reason":"error"}]}`, ErrStream, "error", "", `the server gave the answer up: finish_reason "error"`},
+		{"finish reason of DeepSeek's overload", Chat, "", `{"choices":[{"delta":{},"finish_reason":"insufficient_system_resource"}]}`, ErrStream, "insufficient_system_resource", "", `the server gave the answer up: finish_reason "insufficient_system_resource"`},
+		{"finish reason timeout, as TensorRT-LLM's", Chat, "", `{"choices":[{"delta":{},"finish_reason":"timeout"}]}`, ErrStream, "timeout", "", `the server gave the answer up: finish_reason "timeout"`},
+		{"finish reason cancelled, of another answer", Chat, "", `{"choices":[{"index":1,"delta":{},"finish_reason":"cancelled"}]}`, ErrStream, "cancelled", "", `the server gave the answer up: finish_reason "cancelled"`},
+		{"stop reason of a gateway in front of an engine that gave up", Messages, "", `{"type":"message_delta","delta":{"stop_reason":"abort"}}`, ErrStream, "abort", "", `the server gave the answer up: stop_reason "abort"`},
 		{"finish reason abort", Completions, "", `{"choices":[{"text":"","finish_reason":"abort"}]}`, ErrStream, "abort", "", `the server gave the answer up: finish_reason "abort"`},
 		{"Anthropic", Messages, "error", `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`, ErrStream, "", "overloaded_error", "Overloaded"},
 		{"Anthropic, unnamed", Messages, "", `{"type":"error","error":{"type":"api_error","message":"boom"}}`, ErrStream, "", "api_error", "boom"},
@@ -683,6 +740,8 @@ func TestBodyErrors(t *testing.T) {
 		{"Anthropic error", Messages, `{"type":"error","error":{"type":"api_error","message":"boom"}}`, ErrStream, "boom"},
 		{"aborted", Chat, `{"choices":[{"message":{"content":"a"},"finish_reason":"abort"}]}`, ErrStream, `the server gave the answer up: finish_reason "abort"`},
 		{"responses failed", Responses, `{"status":"failed","error":{"code":"server_error","message":"boom"},"output":[]}`, ErrStream, "boom"},
+		{"responses with an error that calls itself completed", Responses, `{"status":"completed","error":{"code":"server_error","message":"boom"},"output":[]}`, ErrStream, "boom"},
+		{"messages given up", Messages, `{"content":[{"type":"text","text":"a"}],"stop_reason":"error"}`, ErrStream, `the server gave the answer up: stop_reason "error"`},
 		{"responses in progress", Responses, `{"status":"in_progress","error":null,"output":[]}`, ErrTruncated, `the answer is not complete: its status is "in_progress"`},
 		{"unknown API", "grpc", `{}`, ErrDecode, `unknown API "grpc": expected one of chat, completions, responses, messages`},
 		{"hostile depth", Chat, strings.Repeat("[", 20<<20), ErrDecode, `invalid JSON: "` + strings.Repeat("[", maxExcerptBytes) + `…"`},

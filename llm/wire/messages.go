@@ -53,6 +53,8 @@ func (d *Decoder) messagesEvent(name string, root gjson.Result, delta *Delta) *E
 		d.counts.anthropic(usage)
 		if reason := labelOf(member(part, "stop_reason")); reason != "" {
 			d.finish = strings.Clone(reason)
+
+			return givenUp("stop_reason", reason)
 		}
 	case "message_stop":
 		delta.Done = true
@@ -141,8 +143,12 @@ func (d *Decoder) messagesBody(root gjson.Result) *Error {
 	d.finish = strings.Clone(labelOf(root.Get("stop_reason")))
 	d.counts.anthropic(root.Get("usage"))
 	var delta Delta
-
-	return each("content", root.Get("content"), func(position int, block gjson.Result) *Error {
+	err := each("content", root.Get("content"), func(position int, block gjson.Result) *Error {
 		return d.block(position, block, &delta)
 	})
+	if err != nil {
+		return err
+	}
+
+	return givenUp("stop_reason", d.finish)
 }

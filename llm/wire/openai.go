@@ -122,8 +122,7 @@ func (d *Decoder) plainText(v gjson.Result, keep bool, delta *Delta) *Error {
 	return nil
 }
 
-// finishChoice notes why a choice ended. An engine that gave up says so there, too: vLLM and OpenRouter "error", vLLM
-// and SGLang "abort".
+// finishChoice notes why a choice ended.
 func (d *Decoder) finishChoice(index int, v gjson.Result) *Error {
 	reason := labelOf(v)
 	if v.IsObject() { // SGLang's own form
@@ -137,11 +136,19 @@ func (d *Decoder) finishChoice(index int, v gjson.Result) *Error {
 	} else {
 		d.others[index] = true
 	}
-	if reason == "error" || reason == "abort" {
-		return streamError(report{code: reason, message: "the server gave the answer up: finish_reason \"" + reason + "\""})
-	}
 
-	return nil
+	return givenUp("finish_reason", reason)
+}
+
+// givenUp is an error for a reason to finish that means that the engine gave up: vLLM and OpenRouter say "error", vLLM and
+// SGLang "abort", TensorRT-LLM "timeout" and "cancelled", DeepSeek "insufficient_system_resource".
+func givenUp(field, reason string) *Error {
+	switch reason {
+	case "error", "abort", "aborted", "timeout", "cancelled", "canceled", "insufficient_system_resource":
+		return streamError(report{code: reason, message: "the server gave the answer up: " + field + " \"" + reason + "\""})
+	default:
+		return nil
+	}
 }
 
 // say appends output to a channel of prose. Output of another answer than the first is a chunk, but is not kept.

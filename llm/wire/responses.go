@@ -129,9 +129,8 @@ func (d *Decoder) responsesEnd(kind string, response gjson.Result, delta *Delta)
 			return err
 		}
 	}
-	status := strings.TrimPrefix(kind, "response.")
 
-	return d.responsesStatus(status, response)
+	return d.responsesStatus(strings.TrimPrefix(kind, "response."), response)
 }
 
 // responsesBody takes an answer that was not streamed.
@@ -143,38 +142,53 @@ func (d *Decoder) responsesBody(root gjson.Result) *Error {
 	if err := d.responsesOutput(root, &delta); err != nil {
 		return err
 	}
-	status := root.Get("status").Str
-	if status == "" {
-		status = "completed"
-	}
 
-	return d.responsesStatus(status, root)
+	return d.responsesStatus("completed", root)
 }
 
-// responsesStatus takes identity, usage and how the answer ended.
-func (d *Decoder) responsesStatus(status string, response gjson.Result) *Error {
+// responsesStatus takes identity, usage and how the answer ended: as its status says, or its event's name where that says
+// worse. Servers use one name for more than one end (vLLM sends response.completed for what was cut short, too), and an
+// answer that carries an error has failed whatever it calls itself.
+func (d *Decoder) responsesStatus(named string, response gjson.Result) *Error {
 	d.identifyResponse(response)
 	d.counts.openAI(response.Get("usage"))
+	status := labelOf(response.Get("status"))
+	if status == "" || gravity(named) > gravity(status) {
+		status = named
+	}
+	if inner := response.Get("error"); isError(inner) {
+		return streamError(reportOf(inner, response))
+	}
 	switch status {
-	case "completed":
-		d.finish = status
-	case "incomplete":
-		d.finish = status
+	case "completed", "incomplete":
+		d.finish = strings.Clone(status)
 		if reason := labelOf(response.Get("incomplete_details.reason")); reason != "" {
 			d.finish = strings.Clone(reason)
 		}
 	case "failed", "cancelled":
-		r := report{code: status, message: "the server reports the answer as " + status}
-		if inner := response.Get("error"); isError(inner) {
-			r = reportOf(inner, response)
-		}
-
-		return streamError(r)
+		return streamError(report{code: status, message: "the server reports the answer as " + status})
 	default:
 		return &Error{Type: ErrTruncated, Message: "the answer is not complete: its status is \"" + clean(status, maxExcerptBytes) + "\""}
 	}
 
 	return nil
+}
+
+// gravity orders the states of an answer by how bad an end they are. One that is not over (in_progress, queued), or that
+// nobody knows, is no end.
+func gravity(status string) int {
+	switch status {
+	case "completed":
+		return 0
+	case "incomplete":
+		return 1
+	case "cancelled":
+		return 3
+	case "failed":
+		return 4
+	default:
+		return 2
+	}
 }
 
 // responsesOutput takes the items of a whole answer.
