@@ -117,6 +117,7 @@ declare module 'k6/x/llm' {
   export interface ToolCall {
     id: string;
     name: string;
+    /** JSON as the model wrote it, "{}" where it wrote none; of one of OpenAI's custom tools the plain text. */
     arguments: string;
   }
 

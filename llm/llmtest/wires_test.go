@@ -576,3 +576,30 @@ func TestTheChunksOfEveryWire(t *testing.T) {
 		require.Equal(t, []int{3, 3, 1}, carrying, w.api)
 	}
 }
+
+// A call is the same chunks in every wire, and what a client takes for a chunk is what the truth has tokens for.
+func TestTheChunksOfACallInEveryWire(t *testing.T) {
+	s := serve(t, fastConfig())
+	for tokens, want := range map[int][]int{1: {1}, 2: {1, 1}, 4: {1, 3}, 8: {1, 3, 3, 1}} {
+		for _, w := range wires[:3] {
+			where := fmt.Sprintf("%s, %d tokens", w.api, tokens)
+			a := s.ask(w.path, fmt.Sprintf(`{"stream":true,%q:%d,"sim_fault":{"tool_call":true,"tokens_per_chunk":3},`+w.prompt+`}`, w.limit, tokens, "Hello"))
+			m, err := s.decode(w.api, a)
+			require.NoError(t, err)
+			require.True(t, json.Valid([]byte(m.ToolCalls[0].Arguments)), where)
+			truth, ok := s.Truth(m.ID)
+			require.True(t, ok)
+			require.Equal(t, want, slices.DeleteFunc(tokensOf(truth), func(n int) bool { return n == 0 }), where)
+
+			dec, chunks := wire.NewDecoder(w.api), 0
+			for _, e := range a.named() {
+				delta, err := dec.Event(e.name, e.data)
+				require.NoError(t, err)
+				if delta.Output {
+					chunks++
+				}
+			}
+			require.Equal(t, len(want), chunks, where)
+		}
+	}
+}

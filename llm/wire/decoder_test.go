@@ -50,7 +50,11 @@ func TestWhatIsAChunk(t *testing.T) {
 		{"refusal", Chat, "", one(`{"refusal":"a"}`), text},
 		{"null refusal", Chat, "", one(`{"refusal":null}`), none},
 		{"tool arguments", Chat, "", one(`{"tool_calls":[{"index":0,"function":{"arguments":"{"}}]}`), text},
-		{"tool name alone", Chat, "", one(`{"tool_calls":[{"index":0,"id":"x","function":{"name":"f","arguments":""}}]}`), none},
+		{"tool name alone", Chat, "", one(`{"tool_calls":[{"index":0,"id":"x","function":{"name":"f","arguments":""}}]}`), text},
+		{"name of a custom tool alone", Chat, "", one(`{"tool_calls":[{"index":0,"id":"x","type":"custom","custom":{"name":"f","input":""}}]}`), text},
+		{"function_call name alone", Chat, "", one(`{"function_call":{"name":"f","arguments":""}}`), text},
+		{"tool name alone, of another choice", Chat, "", `{"choices":[{"index":1,"delta":{"tool_calls":[{"function":{"name":"f"}}]}}]}`, Delta{Output: true, Text: true, Answer: 1}},
+		{"tool id alone", Chat, "", one(`{"tool_calls":[{"index":0,"id":"x","function":{"arguments":""}}]}`), none},
 		{"null tool calls", Chat, "", one(`{"tool_calls":null}`), none},
 		{"function_call arguments", Chat, "", one(`{"function_call":{"arguments":"{"}}`), text},
 		{"null function_call", Chat, "", one(`{"function_call":null}`), none},
@@ -77,7 +81,9 @@ func TestWhatIsAChunk(t *testing.T) {
 		{"message_start", Messages, "message_start", `{"type":"message_start","message":{"id":"x","content":[]}}`, none},
 		{"block start", Messages, "", `{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`, none},
 		{"block start with text", Messages, "", `{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"a"}}`, text},
-		{"tool start", Messages, "", `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"f","input":{}}}`, none},
+		{"tool start", Messages, "", `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"f","input":{}}}`, text},
+		{"server tool start", Messages, "", `{"type":"content_block_start","index":0,"content_block":{"type":"server_tool_use","id":"t","name":"web_search","input":{}}}`, text},
+		{"result of a server tool", Messages, "", `{"type":"content_block_start","index":0,"content_block":{"type":"web_search_tool_result","tool_use_id":"t","content":[]}}`, none},
 		{"whole tool", Messages, "", `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"f","input":{"a":1}}}`, text},
 		{"text_delta", Messages, "", `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a"}}`, text},
 		{"empty text_delta", Messages, "", `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":""}}`, none},
@@ -99,6 +105,10 @@ func TestWhatIsAChunk(t *testing.T) {
 		{"reasoning_summary_text.delta", Responses, "", `{"type":"response.reasoning_summary_text.delta","delta":"a"}`, thought},
 		{"refusal.delta", Responses, "", `{"type":"response.refusal.delta","delta":"a"}`, text},
 		{"arguments.delta", Responses, "", `{"type":"response.function_call_arguments.delta","item_id":"f","delta":"{"}`, text},
+		{"call begins", Responses, "", `{"type":"response.output_item.added","output_index":0,"item":{"type":"function_call","id":"f","call_id":"c","name":"n","arguments":""}}`, text},
+		{"custom call begins", Responses, "", `{"type":"response.output_item.added","output_index":0,"item":{"type":"custom_tool_call","id":"f","call_id":"c","name":"n","input":""}}`, text},
+		{"message begins", Responses, "", `{"type":"response.output_item.added","output_index":0,"item":{"type":"message","id":"m","content":[]}}`, none},
+		{"custom input without deltas", Responses, "", `{"type":"response.custom_tool_call_input.done","item_id":"f","input":"a"}`, text},
 		{"custom input.delta", Responses, "", `{"type":"response.custom_tool_call_input.delta","item_id":"f","delta":"a"}`, text},
 		{"text without deltas", Responses, "", `{"type":"response.output_text.done","text":"a"}`, text},
 		{"refusal without deltas", Responses, "", `{"type":"response.refusal.done","refusal":"a"}`, text},
@@ -213,11 +223,11 @@ func TestAssembledMessage(t *testing.T) {
 		},
 		{"arguments as an object", Chat, []string{call(`{"index":0,"id":"c1","function":{"name":"f","arguments":{"a": 1}}}`)}, Message{ToolCalls: []ToolCall{{ID: "c1", Name: "f", Arguments: `{"a": 1}`}}}},
 		{"number as a string", Chat, []string{call(`{"index":"0","id":"c1","function":{"name":"f"}}`), call(`{"index":"0","function":{"arguments":"a"}}`)}, Message{ToolCalls: []ToolCall{{ID: "c1", Name: "f", Arguments: "a"}}}},
-		{"custom tool", Chat, []string{call(`{"id":"c1","type":"custom","custom":{"name":"f","input":"x"}}`)}, Message{ToolCalls: []ToolCall{{ID: "c1", Name: "f", Arguments: "x"}}}},
+		{"custom tool", Chat, []string{call(`{"id":"c1","type":"custom","custom":{"name":"f","input":"x"}}`)}, Message{ToolCalls: []ToolCall{{ID: "c1", Name: "f", Arguments: "x", Kind: CustomCall}}}},
 		{
 			"function_call", Chat,
 			[]string{one(`{"function_call":{"name":"f","arguments":""}}`), one(`{"function_call":{"name":"f","arguments":"{"}}`), one(`{"function_call":{"arguments":"}"}}`)},
-			Message{ToolCalls: []ToolCall{{Name: "f", Arguments: "{}"}}},
+			Message{ToolCalls: []ToolCall{{Name: "f", Arguments: "{}", Kind: OldCall}}},
 		},
 		{
 			"the text of the first choice", Chat,
@@ -273,6 +283,32 @@ func TestAssembledMessage(t *testing.T) {
 				`{"type":"response.function_call_arguments.delta","item_id":"f2","delta":"2"}`,
 			},
 			Message{ToolCalls: []ToolCall{{ID: "c1", Name: "a", Arguments: "1"}, {ID: "c2", Name: "b", Arguments: "2"}}},
+		},
+		{
+			"responses: a custom tool", Responses,
+			[]string{
+				`{"type":"response.output_item.added","output_index":0,"item":{"type":"custom_tool_call","id":"f1","call_id":"c1","name":"a","input":""}}`,
+				`{"type":"response.custom_tool_call_input.delta","item_id":"f1","output_index":0,"delta":"x "}`,
+				`{"type":"response.custom_tool_call_input.delta","item_id":"f1","output_index":0,"delta":"y"}`,
+				`{"type":"response.custom_tool_call_input.done","item_id":"f1","output_index":0,"input":"x y"}`,
+				`{"type":"response.output_item.done","output_index":0,"item":{"type":"custom_tool_call","id":"f1","call_id":"c1","name":"a","input":"x y"}}`,
+			},
+			Message{ToolCalls: []ToolCall{{ID: "c1", Name: "a", Arguments: "x y", Kind: CustomCall}}},
+		},
+		{
+			"responses: a custom tool in the last event", Responses,
+			[]string{`{"type":"response.completed","response":{"output":[{"type":"custom_tool_call","id":"f1","call_id":"c1","name":"a","input":""}]}}`},
+			Message{FinishReason: "completed", ToolCalls: []ToolCall{{ID: "c1", Name: "a", Kind: CustomCall}}},
+		},
+		{
+			"Anthropic's own tools are not the client's to call", Messages,
+			[]string{
+				`{"type":"content_block_start","index":0,"content_block":{"type":"server_tool_use","id":"s1","name":"web_search","input":{}}}`,
+				`{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"q\":1}"}}`,
+				`{"type":"content_block_start","index":1,"content_block":{"type":"mcp_tool_use","id":"s2","name":"x","server_name":"y","input":{"b":2}}}`,
+				`{"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"t1","name":"f","input":{"a":1}}}`,
+			},
+			Message{ToolCalls: []ToolCall{{ID: "t1", Name: "f", Arguments: `{"a":1}`}}},
 		},
 		{
 			"nothing counts after the end", Chat,
@@ -358,6 +394,61 @@ func TestTheEndOfAResponse(t *testing.T) {
 				}
 				require.Equal(t, test.finish, whole.Message().FinishReason)
 			}
+		})
+	}
+}
+
+// A call without arguments: whatever the wire, its opening is the one chunk, and its arguments are JSON.
+func TestACallWithoutArguments(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name string
+		api  API
+		data []string
+	}{
+		{"chat", Chat, []string{
+			one(`{"role":"assistant","content":null}`), one(`{"tool_calls":[{"index":0,"id":"c1","type":"function","function":{"name":"f","arguments":""}}]}`),
+			`{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}`, `[DONE]`,
+		}},
+		{"chat, the name again with each part", Chat, []string{
+			one(`{"tool_calls":[{"index":0,"id":"c1","function":{"name":"f"}}]}`), one(`{"tool_calls":[{"index":0,"id":"c1","function":{"name":"f","arguments":""}}]}`),
+			`[DONE]`,
+		}},
+		{"chat, white space", Chat, []string{one(`{"tool_calls":[{"id":"c1","function":{"name":"f","arguments":" "}}]}`), `[DONE]`}},
+		{"responses", Responses, []string{
+			`{"type":"response.output_item.added","output_index":0,"item":{"type":"function_call","id":"i1","call_id":"c1","name":"f","arguments":""}}`,
+			`{"type":"response.function_call_arguments.done","item_id":"i1","output_index":0,"arguments":""}`,
+			`{"type":"response.output_item.done","output_index":0,"item":{"type":"function_call","id":"i1","call_id":"c1","name":"f","arguments":""}}`,
+			`{"type":"response.completed","response":{"status":"completed","output":[{"type":"function_call","id":"i1","call_id":"c1","name":"f","arguments":""}]}}`,
+		}},
+		{"responses, all in the last event", Responses, []string{
+			`{"type":"response.completed","response":{"status":"completed","output":[{"type":"function_call","id":"i1","call_id":"c1","name":"f","arguments":""}]}}`,
+		}},
+		{"messages", Messages, []string{
+			`{"type":"message_start","message":{"id":"x","content":[]}}`,
+			`{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"c1","name":"f","input":{}}}`,
+			`{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":""}}`,
+			`{"type":"content_block_stop","index":0}`, `{"type":"message_delta","delta":{"stop_reason":"tool_use"}}`, `{"type":"message_stop"}`,
+		}},
+		{"messages, without an input", Messages, []string{
+			`{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"c1","name":"f"}}`, `{"type":"message_stop"}`,
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			d := NewDecoder(test.api)
+			chunks := 0
+			for _, data := range test.data {
+				delta, err := d.Event("", data)
+				require.NoError(t, err)
+				if delta.Output {
+					require.True(t, delta.Text)
+					chunks++
+				}
+			}
+			require.NoError(t, d.Finish())
+			require.Equal(t, 1, chunks)
+			require.Equal(t, []ToolCall{{ID: "c1", Name: "f", Arguments: "{}"}}, d.Message().ToolCalls)
 		})
 	}
 }
@@ -687,7 +778,7 @@ func TestBody(t *testing.T) {
 		},
 		{"chat with several answers", Chat, `{"choices":[{"index":1,"message":{"content":"B"},"finish_reason":"length"},{"index":0,"message":{"content":"A"},"finish_reason":"stop"}]}`, Message{Text: "A", FinishReason: "stop"}},
 		{"chat without finish reason", Chat, `{"choices":[{"message":{"content":"A"},"finish_reason":null}]}`, Message{Text: "A"}},
-		{"chat with function_call", Chat, `{"choices":[{"message":{"content":null,"function_call":{"name":"f","arguments":"{}"}}}]}`, Message{ToolCalls: []ToolCall{{Name: "f", Arguments: "{}"}}}},
+		{"chat with function_call", Chat, `{"choices":[{"message":{"content":null,"function_call":{"name":"f","arguments":"{}"}}}]}`, Message{ToolCalls: []ToolCall{{Name: "f", Arguments: "{}", Kind: OldCall}}}},
 		{
 			"completions", Completions, "\n" + `{"id":"c1","choices":[{"text":"hi","index":0,"finish_reason":"length"}],"usage":{"prompt_tokens":3,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":0}}}` + "\n",
 			Message{ID: "c1", Text: "hi", FinishReason: "length", Usage: Usage{PromptTokens: intp(3), CompletionTokens: intp(2), CachedTokens: intp(0)}},

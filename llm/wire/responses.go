@@ -20,8 +20,10 @@ func (d *Decoder) responsesEvent(name string, root gjson.Result, delta *Delta) *
 		return d.responsesText(&d.reasoning, root.Get("delta"), delta)
 	case "response.refusal.delta":
 		return d.responsesText(&d.refusal, root.Get("delta"), delta)
-	case "response.function_call_arguments.delta", "response.custom_tool_call_input.delta":
-		return d.responsesArguments(root, root.Get("delta"), delta)
+	case "response.function_call_arguments.delta":
+		return d.responsesArguments(root, root.Get("delta"), FunctionCall, delta)
+	case "response.custom_tool_call_input.delta":
+		return d.responsesArguments(root, root.Get("delta"), CustomCall, delta)
 	case "response.output_text.done":
 		if len(d.text) == 0 {
 			return d.responsesText(&d.text, root.Get("text"), delta)
@@ -31,8 +33,12 @@ func (d *Decoder) responsesEvent(name string, root gjson.Result, delta *Delta) *
 			return d.responsesText(&d.refusal, root.Get("refusal"), delta)
 		}
 	case "response.function_call_arguments.done":
-		if !d.responsesCall(root).begun() {
-			return d.responsesArguments(root, root.Get("arguments"), delta)
+		if !d.responsesCall(root, delta).begun() {
+			return d.responsesArguments(root, root.Get("arguments"), FunctionCall, delta)
+		}
+	case "response.custom_tool_call_input.done":
+		if !d.responsesCall(root, delta).begun() {
+			return d.responsesArguments(root, root.Get("input"), CustomCall, delta)
 		}
 	case "response.output_item.added", "response.output_item.done":
 		d.responsesItem(root, delta)
@@ -60,20 +66,21 @@ func (d *Decoder) responsesText(channel *[]byte, v gjson.Result, delta *Delta) *
 	return err
 }
 
-func (d *Decoder) responsesArguments(root, v gjson.Result, delta *Delta) *Error {
+func (d *Decoder) responsesArguments(root, v gjson.Result, kind CallKind, delta *Delta) *Error {
 	text, err := textOf("delta", v)
 	if err != nil || text == "" {
 		return err
 	}
 	delta.output(false)
-	c := d.responsesCall(root)
+	c := d.responsesCall(root, delta)
+	c.kind = kind
 	c.arguments = append(c.arguments, text...)
 
 	return nil
 }
 
 // responsesCall finds the call that an event speaks of: by its item, or by its place in the output.
-func (d *Decoder) responsesCall(root gjson.Result) *toolCall {
+func (d *Decoder) responsesCall(root gjson.Result, delta *Delta) *toolCall {
 	item := labelOf(root.Get("item_id"))
 	for i := range d.calls {
 		if item != "" && d.calls[i].item == item {
@@ -84,7 +91,7 @@ func (d *Decoder) responsesCall(root gjson.Result) *toolCall {
 	if n, ok := countOf(root.Get("output_index")); ok {
 		index = n
 	}
-	c := d.toolCall(index, "", "")
+	c := d.toolCall(index, "", "", delta)
 	if c.item == "" {
 		c.item = strings.Clone(item)
 	}
@@ -95,16 +102,16 @@ func (d *Decoder) responsesCall(root gjson.Result) *toolCall {
 // responsesItem notes id and name of a call that begins or ends, and its arguments where no part of them had come.
 func (d *Decoder) responsesItem(root gjson.Result, delta *Delta) {
 	item := root.Get("item")
-	switch item.Get("type").Str {
-	case "function_call", "custom_tool_call":
-	default:
+	kind, called := responsesCallKind(item)
+	if !called {
 		return
 	}
 	index := unnumbered
 	if n, ok := countOf(root.Get("output_index")); ok {
 		index = n
 	}
-	c := d.toolCall(index, labelOf(item.Get("call_id")), labelOf(item.Get("name")))
+	c := d.toolCall(index, labelOf(item.Get("call_id")), labelOf(item.Get("name")), delta)
+	c.kind = kind
 	c.item = strings.Clone(labelOf(item.Get("id")))
 	arguments := labelOf(item.Get("arguments"))
 	if arguments == "" {
@@ -113,6 +120,18 @@ func (d *Decoder) responsesItem(root gjson.Result, delta *Delta) {
 	if arguments != "" && !c.begun() {
 		c.whole = strings.Clone(arguments)
 		delta.output(false)
+	}
+}
+
+// responsesCallKind says whether an item is a call of a tool of the client's, and of which kind.
+func responsesCallKind(item gjson.Result) (kind CallKind, ok bool) {
+	switch item.Get("type").Str {
+	case "function_call":
+		return FunctionCall, true
+	case "custom_tool_call":
+		return CustomCall, true
+	default:
+		return "", false
 	}
 }
 
@@ -206,8 +225,9 @@ func (d *Decoder) responsesOutput(response gjson.Result, delta *Delta) *Error {
 					return err
 				}
 			}
-		case "function_call", "custom_tool_call":
-			return d.namedCall(len(d.calls), labelOf(item.Get("call_id")), item, true, delta)
+		}
+		if kind, called := responsesCallKind(item); called {
+			return d.namedCall(callPart{len(d.calls), labelOf(item.Get("call_id")), kind, item}, true, delta)
 		}
 
 		return nil
