@@ -270,12 +270,14 @@ func TestToolRoundsEnd(t *testing.T) {
 		user           = `{"role":"user","content":"Hello"}`
 		chatRound      = `{"role":"assistant","tool_calls":[{"id":"c","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c","content":"sunny"}`
 		responsesRound = `{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"c","output":"sunny"}`
+		customRound    = `{"type":"custom_tool_call","call_id":"c","name":"f","input":"x"},{"type":"custom_tool_call_output","call_id":"c","output":"sunny"}`
+		oldRound       = `{"role":"assistant","content":"","function_call":{"name":"f","arguments":"{}"}},{"role":"function","name":"f","content":"sunny"}`
 		messagesRound  = `{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"f","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"sunny"}]}`
 	)
 	for _, wire := range []struct {
 		make  func(string) (wire.API, string, string)
 		round string
-	}{{chat, chatRound}, {responses, responsesRound}, {messages, messagesRound}} {
+	}{{chat, chatRound}, {responses, responsesRound}, {messages, messagesRound}, {responses, customRound}, {chat, oldRound}} {
 		for rounds, called := range map[string]bool{
 			user:                    true,
 			user + "," + wire.round: true,
