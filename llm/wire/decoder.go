@@ -47,6 +47,7 @@ type Decoder struct {
 	others map[int]bool
 
 	vectors, dimensions int // of an answer with embeddings
+	inputs              int // of its request; 0: not known
 
 	// For Delta.Tokens.
 	tokenIDs      int  // token ids since the last chunk
