@@ -117,6 +117,7 @@ declare module 'k6/x/llm' {
   export interface ToolCall {
     id: string;
     name: string;
+    /** JSON as the model wrote it, "{}" where it wrote none; of one of OpenAI's custom tools the plain text. */
     arguments: string;
   }
 
@@ -234,7 +235,7 @@ declare module 'k6/x/llm' {
   export interface TurnRequest extends Request {
     /** Runs a call. What it returns is the result: a text as it is, anything else as JSON. Without it, calls are left to you. */
     onToolCall?: (call: ToolCall) => unknown;
-    /** Bounds the requests of one turn. Default: 8. */
+    /** Bounds the requests of one turn. Default: 8. Calls that are left over want their results with the next turn. */
     maxRounds?: number;
   }
 
@@ -244,7 +245,10 @@ declare module 'k6/x/llm' {
     rounds: number;
   }
 
-  /** A conversation: each turn sends the whole history. Samples carry the tag `turn`, from 1, and with `onToolCall` `round`. */
+  /**
+   * A conversation: each turn sends the whole history. Samples carry the tag `turn`, from 1, and with `onToolCall` `round`. A turn that
+   * did not go well, or whose calls got no results, leaves no history.
+   */
   export class Session {
     /** The client's api must be chat, responses or messages. */
     constructor(client: Client, options?: SessionOptions);

@@ -39,6 +39,7 @@ type prepared struct {
 	runTags    *metrics.TagSet     // the run's alone, for what is the process's and not the request's
 	model      string
 	maxTokens  int
+	inputs     int // of a request for embeddings; 0: not known
 	promptText func() string
 }
 
@@ -73,6 +74,9 @@ func (c *client) prepare(api wire.API, value sobek.Value) (*prepared, error) {
 		tags: state.Tags.GetCurrentValues(), model: model, maxTokens: maxTokens(req.body),
 		promptText: func() string { return promptText(req.body) },
 		runTags:    c.module.rootTags.WithTagsFromMap(state.Options.RunTags),
+	}
+	if api == wire.Embeddings {
+		p.inputs = wire.Inputs(req.body)
 	}
 	if model, ok := req.body["model"].(string); ok && model != "" {
 		p.model = model
@@ -120,6 +124,7 @@ func (c *client) attempt(ctx context.Context, p *prepared, number int) *Exchange
 		PromptTokensAsked: p.request.promptTokens, CompletionTokensAsked: p.maxTokens, runTags: p.runTags,
 	}
 	dec := wire.NewDecoder(p.api)
+	dec.ExpectVectors(p.inputs)
 	if number > 1 {
 		ex.Due = time.Time{} // the schedule is kept or missed by the first attempt
 	}

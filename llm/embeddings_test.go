@@ -89,6 +89,35 @@ func TestFailedEmbeddings(t *testing.T) {
 	}
 }
 
+// TestAVectorForEachInput: a server that leaves some out has not done what it was asked for.
+func TestAVectorForEachInput(t *testing.T) {
+	t.Parallel()
+	two := `{"data":[{"index":0,"embedding":[1,2]},{"index":1,"embedding":[3,4]}]}`
+	for _, tt := range []struct {
+		input, answer, want string
+	}{
+		{`["a", "b"]`, two, ""},
+		{`[[1, 2, 3], [4]]`, two, ""},
+		{`["a", "b"]`, `{"data":[{"embedding":[1,2]}]}`, "the answer holds 1 vector for 2 inputs"},
+		{`[[1, 2, 3], [4], [5]]`, two, "the answer holds 2 vectors for 3 inputs"},
+		{`"a"`, two, "the answer holds 2 vectors for 1 input"},
+		{`[1, 2, 3]`, two, "the answer holds 2 vectors for 1 input"},
+		{`["a"]`, two, "the answer holds 2 vectors for 1 input"},
+		{`[{text: "a"}, {image: "b"}, {text: "c"}]`, two, "the answer holds 2 vectors for 3 inputs"},
+		{`[1, 2, 3]`, `{"data":[{"embedding":[1,2]}]}`, ""},
+		{`{content: ["a"]}`, two, ""}, // no form of OpenAI's: the server knows how many inputs it is
+	} {
+		r := newVU(t).must(newClient(serve(t, status(200, tt.answer)), "") + `
+			const res = client.embeddings({input: ` + tt.input + `});
+			result = {ok: res.ok, type: res.error && res.error.type, message: res.error && res.error.message};`)
+		want := map[string]any{"ok": true, "type": nil, "message": nil}
+		if tt.want != "" {
+			want = map[string]any{"ok": false, "type": "decode", "message": "decode: " + tt.want}
+		}
+		require.Equal(t, want, r, "%s: %s", tt.input, tt.answer)
+	}
+}
+
 func TestWrongUseOfEmbeddings(t *testing.T) {
 	t.Parallel()
 	for request, want := range map[string]string{
@@ -102,6 +131,6 @@ func TestWrongUseOfEmbeddings(t *testing.T) {
 	}
 	_, err := newVU(t).run(`new llm.Client({baseURL: "http://127.0.0.1:1", api: "embeddings"})`)
 	require.ErrorContains(t, err, "expected one of chat, completions, responses, messages")
-	r := newVU(t).must(newClient(serve(t, status(200, vectors)), "") + `result = {ok: (await client.asyncEmbeddings({input: "a"})).ok};`)
+	r := newVU(t).must(newClient(serve(t, status(200, vectors)), "") + `result = {ok: (await client.asyncEmbeddings({input: ["a", "b"]})).ok};`)
 	require.Equal(t, true, r["ok"])
 }

@@ -181,6 +181,7 @@ func TestTagsThatVerdictsRestOnAreNotTheUsers(t *testing.T) {
 	t.Parallel()
 	for _, tag := range []string{
 		"scenario", "phase", "step", "class", "model", "api", "outcome", "error_type", "cancel_phase", "source", "attempt",
+		"turn", "round",
 	} {
 		want := fmt.Sprintf(`option "tags.%s": got "x", expected another name: this tag is set by the client or the scenario, `+
 			`and verdicts rest on it`, tag)

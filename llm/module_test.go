@@ -641,6 +641,8 @@ func TestWrongUse(t *testing.T) {
 		`{messages: [], dueTime: 5}`:              `llm request: option "dueTime": got 5, expected a point in time: milliseconds since 1970, as Date.now() gives them`,
 		`{messages: [], class: 5}`:                `llm request: option "class": got 5, expected a string`,
 		`{prompt: "x"}`:                           `messages`,
+		`{messages: [], onToolCall: () => ""}`:    `llm request: option "onToolCall": got a function, expected it in the request of session.chat (llm.Session): onToolCall and maxRounds are options of Session.chat`,
+		`{messages: [], maxRounds: 2}`:            `llm request: option "maxRounds": got 2, expected it in the request of session.chat (llm.Session)`,
 		`{messages: [], slo: {x: 1}}`:             `llm request: slo: unknown option "x", expected one of: ttft, tpot, e2e, itl`,
 	} {
 		_, err := newVU(t).run(`new llm.Client({baseURL: "http://127.0.0.1:1"}).chat(` + request + `)`)

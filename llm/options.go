@@ -452,10 +452,20 @@ func parseCost(o *optionsOf) (*price, error) {
 //nolint:gochecknoglobals // a constant list
 var ourFields = []string{"slo", "tags", "abortAfter", "dueTime", "row", "class", "promptTokens", "throw"}
 
+// turnFields are those of a session's turn alone.
+//
+//nolint:gochecknoglobals // a constant list
+var turnFields = []string{"onToolCall", "maxRounds"}
+
 // parseRequest takes our own fields out of a request object; what is left is the provider's body.
 func parseRequest(values map[string]any, c *clientOptions) (request, error) {
 	r := request{row: -1, slo: c.slo, throw: c.throw}
 	o := &optionsOf{what: "llm request", values: values}
+	for _, name := range turnFields {
+		if v, given := o.get(name); given {
+			return r, o.wrong(name, v, "it in the request of session.chat (llm.Session): onToolCall and maxRounds are options of Session.chat")
+		}
+	}
 
 	var err error
 	if _, given := values["slo"]; given {
@@ -492,7 +502,7 @@ func parseRequest(values map[string]any, c *clientOptions) (request, error) {
 
 	r.body = make(map[string]any, len(values))
 	for name, value := range values {
-		if !slices.Contains(ourFields, name) {
+		if !slices.Contains(ourFields, name) && !slices.Contains(turnFields, name) {
 			r.body[name] = value
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/grafana/sobek"
@@ -21,6 +22,8 @@ type session struct {
 	system    any    // kept apart where the API has a field for it
 	model     string // of the first request; a client's mix chooses once for a session
 	history   []any
+	open      []any           // the last turn, where it ended with calls that nobody has answered yet
+	asked     []wire.ToolCall // those calls
 	turn      int
 	thinkTime time.Duration
 	tags      map[string]string
@@ -39,7 +42,7 @@ func (m *moduleInstance) newSession(call sobek.ConstructorCall) *sobek.Object {
 	if err := errors.Join(
 		call.This.Set("chat", s.chat),
 		call.This.DefineAccessorProperty("turns", rt.ToValue(func() int { return s.turn }), nil, sobek.FLAG_FALSE, sobek.FLAG_TRUE),
-		call.This.DefineAccessorProperty("messages", rt.ToValue(func() any { return rt.NewArray(s.history...) }), nil,
+		call.This.DefineAccessorProperty("messages", rt.ToValue(func() any { return rt.NewArray(slices.Concat(s.history, s.open)...) }), nil,
 			sobek.FLAG_FALSE, sobek.FLAG_TRUE),
 	); err != nil {
 		common.Throw(rt, fmt.Errorf("llm.Session: %w", err))
@@ -94,9 +97,14 @@ func message(role, content string) map[string]any {
 
 // chat is session.chat(input, request): one turn. The input is the user's text, a message, or several (the results of
 // tools, for example); request may hold whatever client.chat() takes but messages, and with onToolCall the turn goes on
-// until the model has no more tools to call. What was said becomes history only if the turn went well.
+// until the model has no more tools to call. What was said becomes history only if the turn went well, and its calls have
+// got their results: APIs refuse a conversation in which a call has none.
 func (s *session) chat(input, more sobek.Value) (sobek.Value, error) {
 	said, err := turnInput(input)
+	if err != nil {
+		return nil, err
+	}
+	turn, err := s.goesOnFrom(said)
 	if err != nil {
 		return nil, err
 	}
@@ -111,24 +119,24 @@ func (s *session) chat(input, more sobek.Value) (sobek.Value, error) {
 		return nil, errTestEnds
 	}
 	s.turn++
-	own := request["tags"]
-	messages := slices.Concat(s.history, said)
 	for round := 1; ; round++ {
-		request[s.messagesField()] = messages
-		request["tags"] = s.turnTags(own, round, tools)
+		request[s.messagesField()] = slices.Concat(s.history, turn)
 		p, err := s.client.prepare(s.api, s.client.module.vu.Runtime().ToValue(request))
 		if err != nil {
 			return nil, err
 		}
 		s.model = p.model
+		p.tags.SetTag("turn", strconv.Itoa(s.turn))
+		if tools != nil {
+			p.tags.SetTag("round", strconv.Itoa(round))
+		}
 		ex := s.client.send(s.client.module.vu.Context(), p)
 		if ex.Outcome != OutcomeOK {
 			return s.answer(p, ex, round)
 		}
-		messages = slices.Concat(messages, reply(s.api, ex.Message))
-		calls := ex.Message.ToolCalls
+		calls, back := ex.Message.ToolCalls, reply(s.api, ex.Message)
 		if tools == nil || len(calls) == 0 || round == tools.maxRounds {
-			s.history = messages
+			s.keep(turn, back, calls)
 
 			return s.answer(p, ex, round)
 		}
@@ -136,7 +144,38 @@ func (s *session) chat(input, more sobek.Value) (sobek.Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		messages = slices.Concat(messages, toolResults(s.api, calls, results))
+		turn = slices.Concat(turn, back, toolResults(s.api, calls, results))
+	}
+}
+
+// goesOnFrom is what a turn begins with: its input, after the turn before where that ended with calls whose results the
+// input holds. An input without them leaves those calls without an answer for ever, and so their turn out of the
+// conversation, as if it had failed. Not the calls alone: many chat templates refuse two messages of the user in a row, or
+// one that follows a tool's result.
+func (s *session) goesOnFrom(said []any) ([]any, error) {
+	results := resultsIn(said)
+	if len(s.open) == 0 || len(results) == 0 {
+		return said, nil
+	}
+	for _, call := range s.asked {
+		if id := resultID(call); id != "" && !slices.Contains(results, id) {
+			return nil, fmt.Errorf("llm.Session: chat: the input holds results of tools, but none for the call %q of %s, "+
+				"expected one for each call of the turn before", id, call.Name)
+		}
+	}
+
+	return slices.Concat(s.open, said), nil
+}
+
+// keep makes a turn that went well history. One that ended with calls waits for their results; an answer with nothing to
+// send back leaves none.
+func (s *session) keep(turn, back []any, calls []wire.ToolCall) {
+	s.open, s.asked = nil, nil
+	switch {
+	case len(calls) > 0:
+		s.open, s.asked = slices.Concat(turn, back), calls
+	case len(back) > 0:
+		s.history = slices.Concat(s.history, turn, back)
 	}
 }
 
@@ -179,6 +218,7 @@ func (s *session) turnRequest(more sobek.Value) (map[string]any, *toolLoop, erro
 	}
 	delete(request, "onToolCall")
 	delete(request, "maxRounds")
+	request["tags"] = s.turnTags(request["tags"])
 	switch {
 	case s.system == nil:
 	case s.api == wire.Responses:
@@ -193,18 +233,18 @@ func (s *session) turnRequest(more sobek.Value) (map[string]any, *toolLoop, erro
 	return request, tools, nil
 }
 
-func (s *session) turnTags(own any, round int, tools *toolLoop) map[string]any {
-	tags := map[string]any{}
+// turnTags are the tags of a turn's requests: the session's, and above them the turn's own. What is no object of tags is left
+// to the request to refuse.
+func (s *session) turnTags(own any) any {
+	named, ok := own.(map[string]any)
+	if !ok && own != nil {
+		return own
+	}
+	tags := make(map[string]any, len(s.tags)+len(named))
 	for name, value := range s.tags {
 		tags[name] = value
 	}
-	if own, ok := own.(map[string]any); ok {
-		maps.Copy(tags, own)
-	}
-	tags["turn"] = fmt.Sprint(s.turn)
-	if tools != nil {
-		tags["round"] = fmt.Sprint(round)
-	}
+	maps.Copy(tags, named)
 
 	return tags
 }

@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -68,6 +69,9 @@ func TestWrongUseOfASession(t *testing.T) {
 		`new llm.Session(client, {sistema: ""})`:                                                           `llm.Session: unknown option "sistema", expected one of: system, thinkTime, tags`,
 		`new llm.Session(client).chat(7)`:                                                                  "llm.Session: chat: got 7, expected the user's text, a message, or a list of messages",
 		`new llm.Session(client).chat("x", 5)`:                                                             "llm.Session: chat: got 5, expected a request such as {max_tokens: 100} after the input",
+		`new llm.Session(client).chat("x", {tags: 5})`:                                                     `llm request: option "tags": got 5, expected an object of strings`,
+		`new llm.Session(client).chat("x", {tags: {turn: "77"}})`:                                          `llm request: option "tags.turn": got "77", expected another name`,
+		`new llm.Session(client).chat("x", {tags: {round: "7"}})`:                                          `llm request: option "tags.round": got "7", expected another name`,
 		`new llm.Session(client).chat("x", {messages: []})`:                                                "the request may not hold messages: the session keeps the conversation",
 		`new llm.Session(new llm.Client({baseURL: "http://x", api: "completions"}))`:                       `expected "chat", "responses" or "messages"`,
 		`new llm.Session(client).chat("x", {onToolCall: 5})`:                                               `llm.Session: chat: option "onToolCall": got 5, expected a function`,
@@ -204,6 +208,154 @@ func TestALoopOfToolsEnds(t *testing.T) {
 		"n": int64(1), "ok": true, "rounds": int64(2), "calls": int64(1), "messages": int64(4),
 		"given": `{"sky":"sunny","t":[1,2]}`, "plain": int64(1),
 	}, r, "the last call is left to the script")
+}
+
+// TestCallsWithoutResultsAreNoHistory: an API refuses a conversation in which a call has no result, and would refuse every
+// turn that follows.
+func TestCallsWithoutResultsAreNoHistory(t *testing.T) {
+	t.Parallel()
+	for api, want := range map[string]struct{ field, history, answered, result, other string }{
+		"chat": {
+			"messages", `{"role":"user","content":"one"},{"role":"assistant","content":"It is sunny."}`,
+			`{"role":"user","content":"two"},
+			{"role":"assistant","content":"","tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{\"city\":1}"}}]},
+			{"role":"tool","tool_call_id":"c1","content":"here"}`,
+			`{role: "tool", tool_call_id: "c1", content: "here"}`, `{role: "tool", tool_call_id: "c9", content: "here"}`,
+		},
+		"responses": {
+			"input", `{"role":"user","content":"one"},{"role":"assistant","content":"It is sunny."}`,
+			`{"role":"user","content":"two"},
+			{"type":"function_call","call_id":"c1","name":"f","arguments":"{\"city\":1}"},
+			{"type":"function_call_output","call_id":"c1","output":"here"}`,
+			`{type: "function_call_output", call_id: "c1", output: "here"}`, `{type: "function_call_output", call_id: "c9", output: "here"}`,
+		},
+		"messages": {
+			"messages", `{"role":"user","content":"one"},{"role":"assistant","content":"It is sunny."}`,
+			`{"role":"user","content":"two"},
+			{"role":"assistant","content":[{"type":"tool_use","id":"c1","name":"f","input":{"city":1}}]},
+			{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":"here"}]}`,
+			`{role: "user", content: [{type: "tool_result", tool_use_id: "c1", content: "here"}]}`,
+			`{role: "user", content: [{type: "tool_result", tool_use_id: "c9", content: "here"}]}`,
+		},
+	} {
+		t.Run(api, func(t *testing.T) {
+			t.Parallel()
+			// Calls f for ever, but for the first turn and those whose input is to be answered.
+			s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				body, _ := r.Context().Value(bodyKey{}).(string)
+				answers := toolAnswers[strings.TrimPrefix(r.URL.Path, "/v1")]
+				if strings.Contains(body, `"two"`) && !strings.Contains(body, `"here"`) || strings.Contains(body, `"again"`) {
+					answers[0](w)
+				} else {
+					answers[1](w)
+				}
+			})
+			v := newVU(t)
+			sent := func(script string) string {
+				v.must(script + `; result = {};`)
+				var body map[string]json.RawMessage
+				require.NoError(t, json.Unmarshal([]byte(s.last().body), &body))
+
+				return string(body[want.field])
+			}
+			sent(newClient(s, `api: "`+api+`"`) + `
+				globalThis.session = new llm.Session(client);
+				session.chat("one");
+				const res = session.chat("two", {maxRounds: 2, onToolCall: () => "over there"});
+				if (!res.ok || res.rounds !== 2 || res.toolCalls.length !== 1) throw new Error(JSON.stringify(res));`)
+			require.JSONEq(t, `[`+want.history+`,{"role":"user","content":"three"}]`, sent(`session.chat("three")`),
+				"a turn that reached maxRounds")
+			require.JSONEq(t, `[`+want.history+`,{"role":"user","content":"three"},{"role":"assistant","content":"It is sunny."},
+				{"role":"user","content":"four"}]`, sent(`session.chat("two"); session.chat("four")`), "calls that the script ignored")
+
+			_, err := v.run(`session.chat("two"); session.chat([` + want.other + `])`)
+			require.ErrorContains(t, err, `llm.Session: chat: the input holds results of tools, but none for the call "c1" of f, expected one for each call of the turn before`)
+			sofar := `[` + want.history + `,{"role":"user","content":"three"},{"role":"assistant","content":"It is sunny."},
+				{"role":"user","content":"four"},{"role":"assistant","content":"It is sunny."},` + want.answered
+			require.JSONEq(t, sofar+`]`, sent(`failure = undefined; session.chat([`+want.result+`])`), "calls that the script answered")
+			require.JSONEq(t, sofar+`,{"role":"assistant","content":"It is sunny."},{"role":"user","content":"five"}]`, sent(`session.chat("five")`))
+		})
+	}
+}
+
+// TestTheSameTurnByHand: rounds that the script runs by itself are one turn, which stands or falls as a whole.
+func TestTheSameTurnByHand(t *testing.T) {
+	t.Parallel()
+	s := toolServer(t, 99, toolAnswers)
+	r := newVU(t).must(newClient(s, "") + `
+		const session = new llm.Session(client);
+		const results = () => session.messages.at(-1).tool_calls.map((c) => ({role: "tool", tool_call_id: c.id, content: "cloudy"}));
+		session.chat("weather?");
+		session.chat(results());
+		const held = session.messages.length;
+		session.chat(results(), {maxRounds: 1, onToolCall: () => "?"});
+		const more = session.messages.length;
+		session.chat("never mind");
+		result = {held, more, left: session.messages.length, first: session.messages[0].content};`)
+	require.Equal(t, map[string]any{"held": int64(4), "more": int64(6), "left": int64(2), "first": "never mind"}, r)
+	require.NotContains(t, s.last().body, "weather")
+}
+
+func TestCallsGoBackInTheFormInWhichTheyCame(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		api, field string
+		call       func(http.ResponseWriter)
+		want       string
+	}{
+		"responses, custom": {"responses", "input", named(
+			`{"type":"response.output_item.added","output_index":0,"item":{"type":"custom_tool_call","id":"i1","call_id":"c1","name":"f","input":""}}`,
+			`{"type":"response.custom_tool_call_input.delta","item_id":"i1","output_index":0,"delta":"print(1)"}`,
+			`{"type":"response.output_item.added","output_index":1,"item":{"type":"function_call","id":"i2","call_id":"c2","name":"g","arguments":""}}`,
+			`{"type":"response.completed","response":{"status":"completed","output":[]}}`,
+		), `[{"role":"user","content":"go"},
+			{"type":"custom_tool_call","call_id":"c1","name":"f","input":"print(1)"},{"type":"function_call","call_id":"c2","name":"g","arguments":"{}"},
+			{"type":"custom_tool_call_output","call_id":"c1","output":"sunny"},{"type":"function_call_output","call_id":"c2","output":"sunny"}]`},
+		"chat, custom": {"chat", "messages", func(w http.ResponseWriter) {
+			write(w, `data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c1","type":"custom","custom":{"name":"f","input":"print(1)"}}]},`+
+				`"finish_reason":"tool_calls"}]}`+"\n\n", done)
+		}, `[{"role":"user","content":"go"},
+			{"role":"assistant","content":"","tool_calls":[{"id":"c1","type":"custom","custom":{"name":"f","input":"print(1)"}}]},
+			{"role":"tool","tool_call_id":"c1","content":"sunny"}]`},
+		"chat, function_call": {"chat", "messages", func(w http.ResponseWriter) {
+			write(w, `data: {"choices":[{"index":0,"delta":{"function_call":{"name":"f","arguments":"{\"a\":1}"}},"finish_reason":"function_call"}]}`+"\n\n", done)
+		}, `[{"role":"user","content":"go"},
+			{"role":"assistant","content":"","function_call":{"name":"f","arguments":"{\"a\":1}"}},{"role":"function","name":"f","content":"sunny"}]`},
+		"messages, no arguments": {
+			"messages", "messages", bareCalls["messages"],
+			`[{"role":"user","content":"go"},{"role":"assistant","content":[{"type":"tool_use","id":"c1","name":"f","input":{}}]},
+			{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":"sunny"}]}]`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := map[string]string{"chat": "/chat/completions", "responses": "/responses", "messages": "/messages"}[test.api]
+			s := toolServer(t, 1, map[string][2]func(http.ResponseWriter){path: {test.call, toolAnswers[path][1]}})
+			r := newVU(t).must(newClient(s, `api: "`+test.api+`"`) + `
+				const session = new llm.Session(client);
+				const res = session.chat("go", {onToolCall: () => "sunny"});
+				result = {ok: res.ok, text: res.text, rounds: res.rounds};`)
+			require.Equal(t, map[string]any{"ok": true, "text": "It is sunny.", "rounds": int64(2)}, r)
+			var body map[string]json.RawMessage
+			require.NoError(t, json.Unmarshal([]byte(s.last().body), &body))
+			require.JSONEq(t, test.want, string(body[test.field]))
+		})
+	}
+}
+
+// TestAnAnswerThatSaidNothingIsNoHistoryWhereItWouldBeRefused: Anthropic refuses messages with empty text.
+func TestAnAnswerThatSaidNothingIsNoHistoryWhereItWouldBeRefused(t *testing.T) {
+	t.Parallel()
+	thought := named(`{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"hm"}}`,
+		`{"type":"message_delta","delta":{"stop_reason":"max_tokens"}}`, `{"type":"message_stop"}`)
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { thought(w) })
+	r := newVU(t).must(newClient(s, `api: "messages"`) + `
+		const session = new llm.Session(client);
+		const res = session.chat("one");
+		session.chat("two");
+		result = {ok: res.ok, n: session.messages.length};`)
+	require.Equal(t, map[string]any{"ok": true, "n": int64(0)}, r)
+	require.JSONEq(t, `{"model":"m","stream":true,"messages":[{"role":"user","content":"two"}]}`, s.last().body)
 }
 
 func TestWhatAToolMayReturn(t *testing.T) {

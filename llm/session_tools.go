@@ -3,6 +3,7 @@ package llm
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/grafana/sobek"
 
@@ -88,8 +89,8 @@ func (m *moduleInstance) toolResult(call wire.ToolCall, value sobek.Value) (stri
 	return "", fmt.Errorf("llm.Session: chat: onToolCall gave nothing for %s, expected the result: a text, or a value that becomes JSON", call.Name)
 }
 
-// reply is the assistant's turn as the API wants it back: text, and the tool calls whose results come next. Reasoning is
-// not sent back.
+// reply is the assistant's turn as the API wants it back: text, and the tool calls whose results come next, each in the form
+// in which it came. Reasoning is not sent back.
 func reply(api wire.API, m *wire.Message) []any {
 	switch api {
 	case wire.Messages:
@@ -99,18 +100,32 @@ func reply(api wire.API, m *wire.Message) []any {
 	default:
 	}
 	out := message("assistant", m.Text)
-	if len(m.ToolCalls) > 0 {
-		calls := make([]any, len(m.ToolCalls))
-		for i, call := range m.ToolCalls {
-			calls[i] = map[string]any{
-				"id": call.ID, "type": "function",
-				"function": map[string]any{"name": call.Name, "arguments": call.Arguments},
-			}
+	var calls []any
+	for _, call := range m.ToolCalls {
+		if call.Kind == wire.OldCall {
+			out["function_call"] = map[string]any{"name": call.Name, "arguments": call.Arguments}
+
+			continue
 		}
+		calls = append(calls, chatCall(call))
+	}
+	if calls != nil {
 		out["tool_calls"] = calls
 	}
 
 	return []any{out}
+}
+
+func chatCall(call wire.ToolCall) map[string]any {
+	if call.Kind == wire.CustomCall {
+		return map[string]any{
+			"id": call.ID, "type": "custom", "custom": map[string]any{"name": call.Name, "input": call.Arguments},
+		}
+	}
+
+	return map[string]any{
+		"id": call.ID, "type": "function", "function": map[string]any{"name": call.Name, "arguments": call.Arguments},
+	}
 }
 
 // replyInItems is OpenAI's responses form: each call is an item beside the message.
@@ -120,21 +135,28 @@ func replyInItems(m *wire.Message) []any {
 		items = append(items, message("assistant", m.Text))
 	}
 	for _, call := range m.ToolCalls {
-		items = append(items, map[string]any{
-			"type": "function_call", "call_id": call.ID, "name": call.Name, "arguments": call.Arguments,
-		})
+		item := map[string]any{"type": "function_call", "call_id": call.ID, "name": call.Name, "arguments": call.Arguments}
+		if call.Kind == wire.CustomCall {
+			item = map[string]any{"type": "custom_tool_call", "call_id": call.ID, "name": call.Name, "input": call.Arguments}
+		}
+		items = append(items, item)
 	}
 
 	return items
 }
 
-// replyInBlocks is Anthropic's form: content blocks, with a tool's input as an object.
+// replyInBlocks is Anthropic's form: content blocks, with a tool's input as an object. It is nil for an answer without text
+// and calls, such as one that reached its limit in the thinking: Anthropic refuses empty text.
 func replyInBlocks(m *wire.Message) []any {
-	if len(m.ToolCalls) == 0 {
+	empty := strings.TrimSpace(m.Text) == ""
+	switch {
+	case len(m.ToolCalls) == 0 && empty:
+		return nil
+	case len(m.ToolCalls) == 0:
 		return []any{message("assistant", m.Text)}
 	}
 	var blocks []any
-	if m.Text != "" {
+	if !empty {
 		blocks = append(blocks, map[string]any{"type": "text", "text": m.Text})
 	}
 	for _, call := range m.ToolCalls {
@@ -157,8 +179,14 @@ func toolResults(api wire.API, calls []wire.ToolCall, results []string) []any {
 			out[i] = map[string]any{"type": "tool_result", "tool_use_id": call.ID, "content": results[i]}
 		case wire.Responses:
 			out[i] = map[string]any{"type": "function_call_output", "call_id": call.ID, "output": results[i]}
+			if call.Kind == wire.CustomCall {
+				out[i] = map[string]any{"type": "custom_tool_call_output", "call_id": call.ID, "output": results[i]}
+			}
 		default:
 			out[i] = map[string]any{"role": "tool", "tool_call_id": call.ID, "content": results[i]}
+			if call.Kind == wire.OldCall {
+				out[i] = map[string]any{"role": "function", "name": call.Name, "content": results[i]}
+			}
 		}
 	}
 	if api == wire.Messages {
@@ -166,4 +194,45 @@ func toolResults(api wire.API, calls []wire.ToolCall, results []string) []any {
 	}
 
 	return out
+}
+
+// resultID is by what a result names its call: the old function_call has no ID, and is named by its function.
+func resultID(call wire.ToolCall) string {
+	if call.Kind == wire.OldCall {
+		return call.Name
+	}
+
+	return call.ID
+}
+
+// resultsIn are the calls whose results a turn's input holds, in the form of any API.
+func resultsIn(said []any) []string {
+	var ids []string
+	for _, item := range said {
+		m, _ := item.(map[string]any)
+		kind, _ := m["type"].(string)
+		switch {
+		case m["role"] == "tool":
+			ids = append(ids, stringIn(m["tool_call_id"]))
+		case m["role"] == "function":
+			ids = append(ids, stringIn(m["name"]))
+		case strings.HasSuffix(kind, "_call_output"):
+			ids = append(ids, stringIn(m["call_id"]))
+		default:
+			blocks, _ := m["content"].([]any)
+			for _, b := range blocks {
+				if block, ok := b.(map[string]any); ok && block["type"] == "tool_result" {
+					ids = append(ids, stringIn(block["tool_use_id"]))
+				}
+			}
+		}
+	}
+
+	return ids
+}
+
+func stringIn(v any) string {
+	s, _ := v.(string)
+
+	return s
 }

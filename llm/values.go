@@ -13,11 +13,12 @@ import (
 )
 
 // ownTags are the tags that the client and k6's scenarios set, and that verdicts and thresholds rest on: a request that
-// called itself warmup, or ok, would change what is judged.
+// called itself warmup, or ok, would change what is judged. A session sets turn and round; elsewhere they are absent.
 //
 //nolint:gochecknoglobals // a constant list
 var ownTags = []string{
 	"scenario", "phase", "step", "class", "model", "api", "outcome", "error_type", "cancel_phase", "source", "attempt",
+	"turn", "round",
 }
 
 // tags reads the option tags.

@@ -70,7 +70,7 @@ func TestReportedValuesEqualTheTruth(t *testing.T) {
 			const r = client.chat({
 				messages: [{ role: 'user', content: 'a prompt that all share, long enough for a block or two of the cache: '.repeat(3) + __ITER }],
 				max_tokens: 10 + __VU, ignore_eos: true,
-				sim_fault: { reasoning_tokens: __ITER % 3, tokens_per_chunk: 1 + __ITER % 2 },
+				sim_fault: { reasoning_tokens: __ITER % 3, tokens_per_chunk: 1 + __ITER % 2, tool_call: __ITER % 5 === 4 },
 			});
 			if (!r.ok) throw new Error(r.error.message);
 			console.log(JSON.stringify({ id: r.requestId, startTime: r.startTime, ...r.timings, chunks: r.chunks,
@@ -94,7 +94,7 @@ func TestReportedValuesEqualTheTruth(t *testing.T) {
 			if c.Tokens == 0 {
 				continue
 			}
-			if c.Kind == "text" && firstText < 0 {
+			if c.Kind != "reasoning" && firstText < 0 {
 				firstText = len(sent)
 			}
 			sent = append(sent, c.SentNS)

@@ -85,7 +85,7 @@ type dialect interface {
 	begin() error
 	// first writes the events that come right before the first token.
 	first() error
-	// chunk writes the event that carries tokens from to to, all of them reasoning or none.
+	// chunk writes the event that carries tokens from to to: all of them reasoning, or none, or a tool's name alone.
 	chunk(from, to int) error
 	// finish writes the events that end the output, and usage where it comes apart from the terminal event.
 	finish() error
@@ -298,8 +298,11 @@ func (x *exchange) chunks() error {
 		}
 		for sent < produced && (produced-sent >= j.fault.TokensPerChunk || produced == j.tokens) {
 			n := min(j.fault.TokensPerChunk, produced-sent)
-			if r := j.reasoning(); sent < r {
+			switch r := j.reasoning(); {
+			case sent < r:
 				n = min(n, r-sent) // a chunk is either reasoning or text
+			case sent == r && j.tool != "":
+				n = 1 // a tool's name comes before its arguments, in an event of its own
 			}
 			x.out.malformed = isAt(j.fault.MalformedAfter, chunks)
 			if err := x.chunk(sent, sent+n); err != nil {

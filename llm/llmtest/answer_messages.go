@@ -33,16 +33,12 @@ func (d *messagesDialect) chunk(from, to int) error {
 	j := d.x.j
 	kind, said, tokens := j.kind(from), j.said(from, to), to-from
 	if kind != d.open {
-		opening := 0
-		if said == "" {
-			opening = tokens // the tool's name is a token too
+		if kind == "tool_call" {
+			return d.start(kind, said, tokens) // the opening carries the tool's name, which is a token too
 		}
-		if err := d.start(kind, opening); err != nil {
+		if err := d.start(kind, "", 0); err != nil {
 			return err
 		}
-	}
-	if said == "" {
-		return nil
 	}
 	delta := map[string]string{
 		"reasoning": `"thinking_delta","thinking":`, "text": `"text_delta","text":`, "tool_call": `"input_json_delta","partial_json":`,
@@ -52,12 +48,13 @@ func (d *messagesDialect) chunk(from, to int) error {
 
 func (d *messagesDialect) place() string { return `,"index":` + strconv.Itoa(d.index) }
 
-func (d *messagesDialect) start(kind string, tokens int) error {
+// start opens a block, which holds no more than what was said with its opening.
+func (d *messagesDialect) start(kind, said string, tokens int) error {
 	if err := d.stop(); err != nil {
 		return err
 	}
 	d.open = kind
-	return d.send(kind, tokens, "content_block_start", d.place()+`,"content_block":`+encoded(d.block(kind, "")))
+	return d.send(kind, tokens, "content_block_start", d.place()+`,"content_block":`+encoded(d.block(kind, said)))
 }
 
 func (d *messagesDialect) stop() error {

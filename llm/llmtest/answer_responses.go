@@ -40,16 +40,12 @@ func (d *responsesDialect) chunk(from, to int) error {
 	j := d.x.j
 	kind, said, tokens := j.kind(from), j.said(from, to), to-from
 	if kind != d.open {
-		opening := 0
-		if said == "" {
-			opening = tokens // the tool's name is a token too
+		if kind == "tool_call" {
+			return d.openItem(kind, said, from, tokens) // the opening carries the tool's name, which is a token too
 		}
-		if err := d.openItem(kind, from, opening); err != nil {
+		if err := d.openItem(kind, "", from, 0); err != nil {
 			return err
 		}
-	}
-	if said == "" {
-		return nil
 	}
 	event := map[string]string{
 		"reasoning": "response.reasoning_text.delta", "text": "response.output_text.delta",
@@ -72,12 +68,13 @@ func (d *responsesDialect) itemID(kind string) string {
 	return prefix + d.x.j.id[len("resp_"):]
 }
 
-func (d *responsesDialect) openItem(kind string, from, tokens int) error {
+// openItem opens an item, which holds no more than what was said with its opening.
+func (d *responsesDialect) openItem(kind, said string, from, tokens int) error {
 	if err := d.closeItem(from); err != nil {
 		return err
 	}
 	d.open, d.from = kind, from
-	item := encoded(d.item(kind, "", "in_progress"))
+	item := encoded(d.item(kind, said, "in_progress"))
 	err := d.send(kind, tokens, "response.output_item.added", `,"output_index":`+strconv.Itoa(len(d.items))+`,"item":`+item)
 	if err != nil || kind != "text" {
 		return err

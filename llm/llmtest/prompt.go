@@ -55,7 +55,7 @@ func chatConversation(messages []message) ([]turn, *apiError) {
 		if isGiven(m.ToolCalls) {
 			content = append(content, piece{text: string(m.ToolCalls)})
 		}
-		turns = append(turns, turn{role: m.Role, content: content, toolResult: m.Role == "tool"})
+		turns = append(turns, turn{role: m.Role, content: content, toolResult: m.Role == "tool" || m.Role == "function"})
 	}
 	return turns, nil
 }
@@ -102,6 +102,7 @@ func responsesConversation(req apiRequest) ([]turn, *apiError) {
 		CallID    string          `json:"call_id"`
 		Name      string          `json:"name"`
 		Arguments string          `json:"arguments"`
+		Input     string          `json:"input"`
 		Output    json.RawMessage `json:"output"`
 	}
 	if json.Unmarshal(req.Input, &items) != nil || len(items) == 0 {
@@ -116,9 +117,9 @@ func responsesConversation(req apiRequest) ([]turn, *apiError) {
 				return nil, badRequest("input[%d] has no role", i)
 			}
 			t.content, err = readContent(responsesAPI, item.Content)
-		case "function_call":
-			t.role, t.content = "assistant", []piece{{text: item.Name + " " + item.Arguments}}
-		case "function_call_output":
+		case "function_call", "custom_tool_call":
+			t.role, t.content = "assistant", []piece{{text: item.Name + " " + item.Arguments + item.Input}}
+		case "function_call_output", "custom_tool_call_output":
 			t.role, t.toolResult = "tool", true
 			if t.content, err = readContent(responsesAPI, item.Output); err == nil && item.CallID == "" {
 				err = errors.New("call_id is missing")

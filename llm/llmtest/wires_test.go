@@ -270,12 +270,14 @@ func TestToolRoundsEnd(t *testing.T) {
 		user           = `{"role":"user","content":"Hello"}`
 		chatRound      = `{"role":"assistant","tool_calls":[{"id":"c","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c","content":"sunny"}`
 		responsesRound = `{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"c","output":"sunny"}`
+		customRound    = `{"type":"custom_tool_call","call_id":"c","name":"f","input":"x"},{"type":"custom_tool_call_output","call_id":"c","output":"sunny"}`
+		oldRound       = `{"role":"assistant","content":"","function_call":{"name":"f","arguments":"{}"}},{"role":"function","name":"f","content":"sunny"}`
 		messagesRound  = `{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"f","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"sunny"}]}`
 	)
 	for _, wire := range []struct {
 		make  func(string) (wire.API, string, string)
 		round string
-	}{{chat, chatRound}, {responses, responsesRound}, {messages, messagesRound}} {
+	}{{chat, chatRound}, {responses, responsesRound}, {messages, messagesRound}, {responses, customRound}, {chat, oldRound}} {
 		for rounds, called := range map[string]bool{
 			user:                    true,
 			user + "," + wire.round: true,
@@ -574,5 +576,32 @@ func TestTheChunksOfEveryWire(t *testing.T) {
 		require.True(t, ok)
 		carrying := slices.DeleteFunc(tokensOf(truth), func(n int) bool { return n == 0 })
 		require.Equal(t, []int{3, 3, 1}, carrying, w.api)
+	}
+}
+
+// A call is the same chunks in every wire, and what a client takes for a chunk is what the truth has tokens for.
+func TestTheChunksOfACallInEveryWire(t *testing.T) {
+	s := serve(t, fastConfig())
+	for tokens, want := range map[int][]int{1: {1}, 2: {1, 1}, 4: {1, 3}, 8: {1, 3, 3, 1}} {
+		for _, w := range wires[:3] {
+			where := fmt.Sprintf("%s, %d tokens", w.api, tokens)
+			a := s.ask(w.path, fmt.Sprintf(`{"stream":true,%q:%d,"sim_fault":{"tool_call":true,"tokens_per_chunk":3},`+w.prompt+`}`, w.limit, tokens, "Hello"))
+			m, err := s.decode(w.api, a)
+			require.NoError(t, err)
+			require.True(t, json.Valid([]byte(m.ToolCalls[0].Arguments)), where)
+			truth, ok := s.Truth(m.ID)
+			require.True(t, ok)
+			require.Equal(t, want, slices.DeleteFunc(tokensOf(truth), func(n int) bool { return n == 0 }), where)
+
+			dec, chunks := wire.NewDecoder(w.api), 0
+			for _, e := range a.named() {
+				delta, err := dec.Event(e.name, e.data)
+				require.NoError(t, err)
+				if delta.Output {
+					chunks++
+				}
+			}
+			require.Equal(t, len(want), chunks, where)
+		}
 	}
 }

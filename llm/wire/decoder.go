@@ -8,8 +8,8 @@ import (
 
 // Delta is what one event added to an answer.
 type Delta struct {
-	// Output says that the event carried text, reasoning, a refusal or tool-call arguments: it is a chunk. A role alone,
-	// an empty or null text, a tool's name alone, usage, a finish reason, a ping are none.
+	// Output says that the event carried text, reasoning, a refusal, or a part of a tool call: the tool's name or arguments.
+	// It is a chunk. A role alone, an empty or null text, a name that was known, usage, a finish reason, a ping are none.
 	Output bool
 	// Text says that it carried output other than reasoning.
 	Text bool
@@ -47,6 +47,7 @@ type Decoder struct {
 	others map[int]bool
 
 	vectors, dimensions int // of an answer with embeddings
+	inputs              int // of its request; 0: not known
 
 	// For Delta.Tokens.
 	tokenIDs      int  // token ids since the last chunk
@@ -216,13 +217,15 @@ func (d *Decoder) Message() *Message {
 		Usage: d.counts.usage(d.saidSomething()), Vectors: d.vectors, Dimensions: d.dimensions,
 	}
 	for i := range d.calls {
-		m.ToolCalls = append(m.ToolCalls, d.calls[i].assembled())
+		if !d.calls[i].served {
+			m.ToolCalls = append(m.ToolCalls, d.calls[i].assembled())
+		}
 	}
 
 	return m
 }
 
-// saidSomething is true once there was output, of whichever answer and channel, or a tool was named.
+// saidSomething is true once there was output, of whichever answer and channel.
 func (d *Decoder) saidSomething() bool {
 	return d.chunks > 0 || len(d.text) > 0 || len(d.reasoning) > 0 || len(d.refusal) > 0 || len(d.calls) > 0
 }

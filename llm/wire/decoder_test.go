@@ -50,7 +50,11 @@ func TestWhatIsAChunk(t *testing.T) {
 		{"refusal", Chat, "", one(`{"refusal":"a"}`), text},
 		{"null refusal", Chat, "", one(`{"refusal":null}`), none},
 		{"tool arguments", Chat, "", one(`{"tool_calls":[{"index":0,"function":{"arguments":"{"}}]}`), text},
-		{"tool name alone", Chat, "", one(`{"tool_calls":[{"index":0,"id":"x","function":{"name":"f","arguments":""}}]}`), none},
+		{"tool name alone", Chat, "", one(`{"tool_calls":[{"index":0,"id":"x","function":{"name":"f","arguments":""}}]}`), text},
+		{"name of a custom tool alone", Chat, "", one(`{"tool_calls":[{"index":0,"id":"x","type":"custom","custom":{"name":"f","input":""}}]}`), text},
+		{"function_call name alone", Chat, "", one(`{"function_call":{"name":"f","arguments":""}}`), text},
+		{"tool name alone, of another choice", Chat, "", `{"choices":[{"index":1,"delta":{"tool_calls":[{"function":{"name":"f"}}]}}]}`, Delta{Output: true, Text: true, Answer: 1}},
+		{"tool id alone", Chat, "", one(`{"tool_calls":[{"index":0,"id":"x","function":{"arguments":""}}]}`), none},
 		{"null tool calls", Chat, "", one(`{"tool_calls":null}`), none},
 		{"function_call arguments", Chat, "", one(`{"function_call":{"arguments":"{"}}`), text},
 		{"null function_call", Chat, "", one(`{"function_call":null}`), none},
@@ -77,7 +81,9 @@ func TestWhatIsAChunk(t *testing.T) {
 		{"message_start", Messages, "message_start", `{"type":"message_start","message":{"id":"x","content":[]}}`, none},
 		{"block start", Messages, "", `{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`, none},
 		{"block start with text", Messages, "", `{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"a"}}`, text},
-		{"tool start", Messages, "", `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"f","input":{}}}`, none},
+		{"tool start", Messages, "", `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"f","input":{}}}`, text},
+		{"server tool start", Messages, "", `{"type":"content_block_start","index":0,"content_block":{"type":"server_tool_use","id":"t","name":"web_search","input":{}}}`, text},
+		{"result of a server tool", Messages, "", `{"type":"content_block_start","index":0,"content_block":{"type":"web_search_tool_result","tool_use_id":"t","content":[]}}`, none},
 		{"whole tool", Messages, "", `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"f","input":{"a":1}}}`, text},
 		{"text_delta", Messages, "", `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a"}}`, text},
 		{"empty text_delta", Messages, "", `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":""}}`, none},
@@ -99,6 +105,10 @@ func TestWhatIsAChunk(t *testing.T) {
 		{"reasoning_summary_text.delta", Responses, "", `{"type":"response.reasoning_summary_text.delta","delta":"a"}`, thought},
 		{"refusal.delta", Responses, "", `{"type":"response.refusal.delta","delta":"a"}`, text},
 		{"arguments.delta", Responses, "", `{"type":"response.function_call_arguments.delta","item_id":"f","delta":"{"}`, text},
+		{"call begins", Responses, "", `{"type":"response.output_item.added","output_index":0,"item":{"type":"function_call","id":"f","call_id":"c","name":"n","arguments":""}}`, text},
+		{"custom call begins", Responses, "", `{"type":"response.output_item.added","output_index":0,"item":{"type":"custom_tool_call","id":"f","call_id":"c","name":"n","input":""}}`, text},
+		{"message begins", Responses, "", `{"type":"response.output_item.added","output_index":0,"item":{"type":"message","id":"m","content":[]}}`, none},
+		{"custom input without deltas", Responses, "", `{"type":"response.custom_tool_call_input.done","item_id":"f","input":"a"}`, text},
 		{"custom input.delta", Responses, "", `{"type":"response.custom_tool_call_input.delta","item_id":"f","delta":"a"}`, text},
 		{"text without deltas", Responses, "", `{"type":"response.output_text.done","text":"a"}`, text},
 		{"refusal without deltas", Responses, "", `{"type":"response.refusal.done","refusal":"a"}`, text},
@@ -158,7 +168,7 @@ func TestAssembledMessage(t *testing.T) {
 				call(`{"index":0,"id":"c1","type":"function","function":{"name":"f","arguments":""}}`),
 				call(`{"index":0,"function":{"arguments":"{\"a\""}}`), call(`{"index":0,"function":{"arguments":":1}"}}`),
 			},
-			Message{ToolCalls: []ToolCall{{"c1", "f", `{"a":1}`}}},
+			Message{ToolCalls: []ToolCall{{ID: "c1", Name: "f", Arguments: `{"a":1}`}}},
 		},
 		{
 			"two calls, interleaved", Chat,
@@ -166,27 +176,27 @@ func TestAssembledMessage(t *testing.T) {
 				call(`{"index":0,"id":"c1","function":{"name":"f","arguments":"1"}},{"index":1,"id":"c2","function":{"name":"g","arguments":"2"}}`),
 				call(`{"index":1,"function":{"arguments":"b"}}`), call(`{"index":0,"function":{"arguments":"a"}}`),
 			},
-			Message{ToolCalls: []ToolCall{{"c1", "f", "1a"}, {"c2", "g", "2b"}}},
+			Message{ToolCalls: []ToolCall{{ID: "c1", Name: "f", Arguments: "1a"}, {ID: "c2", Name: "g", Arguments: "2b"}}},
 		},
 		{
 			"the same function twice", Chat,
 			[]string{call(`{"index":0,"id":"c1","function":{"name":"f","arguments":"1"}}`), call(`{"index":1,"id":"c2","function":{"name":"f","arguments":"2"}}`)},
-			Message{ToolCalls: []ToolCall{{"c1", "f", "1"}, {"c2", "f", "2"}}},
+			Message{ToolCalls: []ToolCall{{ID: "c1", Name: "f", Arguments: "1"}, {ID: "c2", Name: "f", Arguments: "2"}}},
 		},
 		{
 			"whole calls without numbers", Chat,
 			[]string{call(`{"id":"c1","function":{"name":"f","arguments":"1"}},{"id":"c2","function":{"name":"f","arguments":"2"}}`)},
-			Message{ToolCalls: []ToolCall{{"c1", "f", "1"}, {"c2", "f", "2"}}},
+			Message{ToolCalls: []ToolCall{{ID: "c1", Name: "f", Arguments: "1"}, {ID: "c2", Name: "f", Arguments: "2"}}},
 		},
 		{
 			"whole calls with nothing but names", Chat,
 			[]string{call(`{"function":{"name":"f","arguments":"1"}}`), call(`{"function":{"name":"f","arguments":"2"}}`)},
-			Message{ToolCalls: []ToolCall{{"", "f", "1"}, {"", "f", "2"}}},
+			Message{ToolCalls: []ToolCall{{Name: "f", Arguments: "1"}, {Name: "f", Arguments: "2"}}},
 		},
 		{
 			"whole calls, all number 0", Chat,
 			[]string{call(`{"index":0,"id":"c1","function":{"name":"f","arguments":"1"}}`), call(`{"index":0,"id":"c2","function":{"name":"g","arguments":"2"}}`)},
-			Message{ToolCalls: []ToolCall{{"c1", "f", "1"}, {"c2", "g", "2"}}},
+			Message{ToolCalls: []ToolCall{{ID: "c1", Name: "f", Arguments: "1"}, {ID: "c2", Name: "g", Arguments: "2"}}},
 		},
 		{
 			"parts without numbers", Chat,
@@ -194,30 +204,30 @@ func TestAssembledMessage(t *testing.T) {
 				call(`{"id":"c1","function":{"name":"f","arguments":"1"}}`), call(`{"function":{"arguments":"a"}}`),
 				call(`{"id":"c2","function":{"name":"g","arguments":"2"}}`), call(`{"id":"c1","function":{"arguments":"b"}}`),
 			},
-			Message{ToolCalls: []ToolCall{{"c1", "f", "1ab"}, {"c2", "g", "2"}}},
+			Message{ToolCalls: []ToolCall{{ID: "c1", Name: "f", Arguments: "1ab"}, {ID: "c2", Name: "g", Arguments: "2"}}},
 		},
 		{
 			"id and name repeated", Chat,
 			[]string{call(`{"index":0,"id":"c1","function":{"name":"f","arguments":"1"}}`), call(`{"index":0,"id":"c1","function":{"name":"f","arguments":"a"}}`)},
-			Message{ToolCalls: []ToolCall{{"c1", "f", "1a"}}},
+			Message{ToolCalls: []ToolCall{{ID: "c1", Name: "f", Arguments: "1a"}}},
 		},
 		{
 			"name repeated, no id", Chat,
 			[]string{call(`{"index":0,"function":{"name":"f","arguments":"1"}}`), call(`{"index":0,"function":{"name":"f","arguments":"a"}}`)},
-			Message{ToolCalls: []ToolCall{{"", "f", "1a"}}},
+			Message{ToolCalls: []ToolCall{{Name: "f", Arguments: "1a"}}},
 		},
 		{
 			"a new id with each part, as vLLM once sent", Chat,
 			[]string{call(`{"index":0,"id":"c1","function":{"name":"f"}}`), call(`{"index":0,"id":"c9","function":{"arguments":"a"}}`)},
-			Message{ToolCalls: []ToolCall{{"c1", "f", "a"}}},
+			Message{ToolCalls: []ToolCall{{ID: "c1", Name: "f", Arguments: "a"}}},
 		},
-		{"arguments as an object", Chat, []string{call(`{"index":0,"id":"c1","function":{"name":"f","arguments":{"a": 1}}}`)}, Message{ToolCalls: []ToolCall{{"c1", "f", `{"a": 1}`}}}},
-		{"number as a string", Chat, []string{call(`{"index":"0","id":"c1","function":{"name":"f"}}`), call(`{"index":"0","function":{"arguments":"a"}}`)}, Message{ToolCalls: []ToolCall{{"c1", "f", "a"}}}},
-		{"custom tool", Chat, []string{call(`{"id":"c1","type":"custom","custom":{"name":"f","input":"x"}}`)}, Message{ToolCalls: []ToolCall{{"c1", "f", "x"}}}},
+		{"arguments as an object", Chat, []string{call(`{"index":0,"id":"c1","function":{"name":"f","arguments":{"a": 1}}}`)}, Message{ToolCalls: []ToolCall{{ID: "c1", Name: "f", Arguments: `{"a": 1}`}}}},
+		{"number as a string", Chat, []string{call(`{"index":"0","id":"c1","function":{"name":"f"}}`), call(`{"index":"0","function":{"arguments":"a"}}`)}, Message{ToolCalls: []ToolCall{{ID: "c1", Name: "f", Arguments: "a"}}}},
+		{"custom tool", Chat, []string{call(`{"id":"c1","type":"custom","custom":{"name":"f","input":"x"}}`)}, Message{ToolCalls: []ToolCall{{ID: "c1", Name: "f", Arguments: "x", Kind: CustomCall}}}},
 		{
 			"function_call", Chat,
 			[]string{one(`{"function_call":{"name":"f","arguments":""}}`), one(`{"function_call":{"name":"f","arguments":"{"}}`), one(`{"function_call":{"arguments":"}"}}`)},
-			Message{ToolCalls: []ToolCall{{"", "f", "{}"}}},
+			Message{ToolCalls: []ToolCall{{Name: "f", Arguments: "{}", Kind: OldCall}}},
 		},
 		{
 			"the text of the first choice", Chat,
@@ -242,7 +252,7 @@ func TestAssembledMessage(t *testing.T) {
 		{
 			"Anthropic input whole at the start", Messages,
 			[]string{`{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t1","name":"f","input":{"a":1}}}`},
-			Message{ToolCalls: []ToolCall{{"t1", "f", `{"a":1}`}}},
+			Message{ToolCalls: []ToolCall{{ID: "t1", Name: "f", Arguments: `{"a":1}`}}},
 		},
 		{
 			"Anthropic parts replace the start", Messages,
@@ -250,7 +260,7 @@ func TestAssembledMessage(t *testing.T) {
 				`{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t1","name":"f","input":{}}}`,
 				`{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\"b\":2}"}}`,
 			},
-			Message{ToolCalls: []ToolCall{{"t1", "f", `{"b":2}`}}},
+			Message{ToolCalls: []ToolCall{{ID: "t1", Name: "f", Arguments: `{"b":2}`}}},
 		},
 		{
 			"responses: two calls by item", Responses,
@@ -262,7 +272,7 @@ func TestAssembledMessage(t *testing.T) {
 				`{"type":"response.function_call_arguments.done","item_id":"f1","output_index":0,"arguments":"1"}`,
 				`{"type":"response.output_item.done","output_index":1,"item":{"type":"function_call","id":"f2","call_id":"c2","name":"b","arguments":"2"}}`,
 			},
-			Message{ToolCalls: []ToolCall{{"c1", "a", "1"}, {"c2", "b", "2"}}},
+			Message{ToolCalls: []ToolCall{{ID: "c1", Name: "a", Arguments: "1"}, {ID: "c2", Name: "b", Arguments: "2"}}},
 		},
 		{
 			"responses: two calls by item alone", Responses,
@@ -272,7 +282,33 @@ func TestAssembledMessage(t *testing.T) {
 				`{"type":"response.function_call_arguments.delta","item_id":"f1","delta":"1"}`,
 				`{"type":"response.function_call_arguments.delta","item_id":"f2","delta":"2"}`,
 			},
-			Message{ToolCalls: []ToolCall{{"c1", "a", "1"}, {"c2", "b", "2"}}},
+			Message{ToolCalls: []ToolCall{{ID: "c1", Name: "a", Arguments: "1"}, {ID: "c2", Name: "b", Arguments: "2"}}},
+		},
+		{
+			"responses: a custom tool", Responses,
+			[]string{
+				`{"type":"response.output_item.added","output_index":0,"item":{"type":"custom_tool_call","id":"f1","call_id":"c1","name":"a","input":""}}`,
+				`{"type":"response.custom_tool_call_input.delta","item_id":"f1","output_index":0,"delta":"x "}`,
+				`{"type":"response.custom_tool_call_input.delta","item_id":"f1","output_index":0,"delta":"y"}`,
+				`{"type":"response.custom_tool_call_input.done","item_id":"f1","output_index":0,"input":"x y"}`,
+				`{"type":"response.output_item.done","output_index":0,"item":{"type":"custom_tool_call","id":"f1","call_id":"c1","name":"a","input":"x y"}}`,
+			},
+			Message{ToolCalls: []ToolCall{{ID: "c1", Name: "a", Arguments: "x y", Kind: CustomCall}}},
+		},
+		{
+			"responses: a custom tool in the last event", Responses,
+			[]string{`{"type":"response.completed","response":{"output":[{"type":"custom_tool_call","id":"f1","call_id":"c1","name":"a","input":""}]}}`},
+			Message{FinishReason: "completed", ToolCalls: []ToolCall{{ID: "c1", Name: "a", Kind: CustomCall}}},
+		},
+		{
+			"Anthropic's own tools are not the client's to call", Messages,
+			[]string{
+				`{"type":"content_block_start","index":0,"content_block":{"type":"server_tool_use","id":"s1","name":"web_search","input":{}}}`,
+				`{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"q\":1}"}}`,
+				`{"type":"content_block_start","index":1,"content_block":{"type":"mcp_tool_use","id":"s2","name":"x","server_name":"y","input":{"b":2}}}`,
+				`{"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"t1","name":"f","input":{"a":1}}}`,
+			},
+			Message{ToolCalls: []ToolCall{{ID: "t1", Name: "f", Arguments: `{"a":1}`}}},
 		},
 		{
 			"nothing counts after the end", Chat,
@@ -291,7 +327,7 @@ func TestAssembledMessage(t *testing.T) {
 			"responses: whole answer in the last event", Responses,
 			[]string{`{"type":"response.completed","response":{"id":"r1","output":[{"type":"reasoning","summary":[{"type":"summary_text","text":"t"}]},` +
 				`{"type":"message","content":[{"type":"output_text","text":"a"},{"type":"refusal","refusal":"no"}]},{"type":"function_call","id":"f1","call_id":"c1","name":"n","arguments":"{}"}]}}`},
-			Message{ID: "r1", Text: "a", Reasoning: "t", Refusal: "no", FinishReason: "completed", ToolCalls: []ToolCall{{"c1", "n", "{}"}}},
+			Message{ID: "r1", Text: "a", Reasoning: "t", Refusal: "no", FinishReason: "completed", ToolCalls: []ToolCall{{ID: "c1", Name: "n", Arguments: "{}"}}},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -305,6 +341,114 @@ func TestAssembledMessage(t *testing.T) {
 				test.want.ID, test.want.Model = "c1", "m1"
 			}
 			require.Equal(t, &test.want, d.Message())
+		})
+	}
+}
+
+// How an answer of the responses API ended is what its last event says: by its status, or by its name where it has none.
+// Servers use one name for every end (vLLM sends response.completed for what was cut short), so the worse of both counts.
+func TestTheEndOfAResponse(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name, response string
+		finish         string
+		want           ErrorType
+		code, message  string
+	}{
+		{"completed", `{"status":"completed","error":null,"incomplete_details":null}`, "completed", "", "", ""},
+		{"completed", `{"status":"failed","error":{"code":"server_error","message":"boom"}}`, "", ErrStream, "server_error", "boom"},
+		{"completed", `{"status":"failed"}`, "", ErrStream, "failed", "the server reports the answer as failed"},
+		{"completed", `{"status":"cancelled"}`, "", ErrStream, "cancelled", "the server reports the answer as cancelled"},
+		{"completed", `{"error":{"code":"server_error","message":"boom"}}`, "", ErrStream, "server_error", "boom"},
+		{"completed", `{"status":"completed","error":{"code":"server_error","message":"boom"}}`, "", ErrStream, "server_error", "boom"},
+		{"completed", `{"status":"failed","error":{"code":"context_length_exceeded","message":"m"}}`, "", ErrContextLength, "context_length_exceeded", "m"},
+		{"completed", `{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}}`, "max_output_tokens", "", "", ""},
+		{"completed", `{"incomplete_details":{"reason":"max_output_tokens"}}`, "max_output_tokens", "", "", ""},
+		{"completed", `{"status":"in_progress"}`, "", ErrTruncated, "", `the answer is not complete: its status is "in_progress"`},
+		{"completed", `{"status":"queued"}`, "", ErrTruncated, "", `the answer is not complete: its status is "queued"`},
+		{"incomplete", `{"status":"completed"}`, "incomplete", "", "", ""},
+		{"incomplete", `{"status":"failed"}`, "", ErrStream, "failed", "the server reports the answer as failed"},
+		{"incomplete", `{"incomplete_details":{"reason":"content_filter"}}`, "content_filter", "", "", ""},
+		{"failed", `{"status":"completed"}`, "", ErrStream, "failed", "the server reports the answer as failed"},
+		{"failed", `{"status":"in_progress"}`, "", ErrStream, "failed", "the server reports the answer as failed"},
+		{"cancelled", `{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}}`, "", ErrStream, "cancelled", "the server reports the answer as cancelled"},
+	} {
+		t.Run(test.name+" "+test.response, func(t *testing.T) {
+			t.Parallel()
+			response := strings.TrimSuffix(test.response, "}") + `,"output":[],"usage":{"input_tokens":3,"output_tokens":2}}`
+			d := NewDecoder(Responses)
+			_, err := d.Event("", `{"type":"response.output_text.delta","delta":"a"}`)
+			require.NoError(t, err)
+			delta, err := d.Event("response."+test.name, `{"response":`+response+`}`)
+			require.Equal(t, Delta{Done: true}, delta)
+			if e := requireType(t, test.want, err); e != nil {
+				require.Equal(t, []string{test.code, test.message}, []string{e.Code, e.Message})
+			}
+			require.Equal(t, test.finish, d.Message().FinishReason)
+			require.Equal(t, Usage{PromptTokens: intp(3), CompletionTokens: intp(2)}, d.Message().Usage, "a failed answer has its usage too")
+
+			if test.name == "completed" { // the body that was not streamed has no name, and says the same
+				whole := NewDecoder(Responses)
+				if e := requireType(t, test.want, whole.Body([]byte(response))); e != nil {
+					require.Equal(t, test.code, e.Code)
+				}
+				require.Equal(t, test.finish, whole.Message().FinishReason)
+			}
+		})
+	}
+}
+
+// A call without arguments: whatever the wire, its opening is the one chunk, and its arguments are JSON.
+func TestACallWithoutArguments(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name string
+		api  API
+		data []string
+	}{
+		{"chat", Chat, []string{
+			one(`{"role":"assistant","content":null}`), one(`{"tool_calls":[{"index":0,"id":"c1","type":"function","function":{"name":"f","arguments":""}}]}`),
+			`{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}`, `[DONE]`,
+		}},
+		{"chat, the name again with each part", Chat, []string{
+			one(`{"tool_calls":[{"index":0,"id":"c1","function":{"name":"f"}}]}`), one(`{"tool_calls":[{"index":0,"id":"c1","function":{"name":"f","arguments":""}}]}`),
+			`[DONE]`,
+		}},
+		{"chat, white space", Chat, []string{one(`{"tool_calls":[{"id":"c1","function":{"name":"f","arguments":" "}}]}`), `[DONE]`}},
+		{"responses", Responses, []string{
+			`{"type":"response.output_item.added","output_index":0,"item":{"type":"function_call","id":"i1","call_id":"c1","name":"f","arguments":""}}`,
+			`{"type":"response.function_call_arguments.done","item_id":"i1","output_index":0,"arguments":""}`,
+			`{"type":"response.output_item.done","output_index":0,"item":{"type":"function_call","id":"i1","call_id":"c1","name":"f","arguments":""}}`,
+			`{"type":"response.completed","response":{"status":"completed","output":[{"type":"function_call","id":"i1","call_id":"c1","name":"f","arguments":""}]}}`,
+		}},
+		{"responses, all in the last event", Responses, []string{
+			`{"type":"response.completed","response":{"status":"completed","output":[{"type":"function_call","id":"i1","call_id":"c1","name":"f","arguments":""}]}}`,
+		}},
+		{"messages", Messages, []string{
+			`{"type":"message_start","message":{"id":"x","content":[]}}`,
+			`{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"c1","name":"f","input":{}}}`,
+			`{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":""}}`,
+			`{"type":"content_block_stop","index":0}`, `{"type":"message_delta","delta":{"stop_reason":"tool_use"}}`, `{"type":"message_stop"}`,
+		}},
+		{"messages, without an input", Messages, []string{
+			`{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"c1","name":"f"}}`, `{"type":"message_stop"}`,
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			d := NewDecoder(test.api)
+			chunks := 0
+			for _, data := range test.data {
+				delta, err := d.Event("", data)
+				require.NoError(t, err)
+				if delta.Output {
+					require.True(t, delta.Text)
+					chunks++
+				}
+			}
+			require.NoError(t, d.Finish())
+			require.Equal(t, 1, chunks)
+			require.Equal(t, []ToolCall{{ID: "c1", Name: "f", Arguments: "{}"}}, d.Message().ToolCalls)
 		})
 	}
 }
@@ -456,6 +600,10 @@ func TestErrorsInAStream(t *testing.T) {
 		{"event: error, plain", Chat, "error", `boom`, ErrStream, "", "", "boom"},
 		{"event: error, empty", Chat, "error", ``, ErrStream, "", "", "the server reported an error without a message"},
 		{"finish reason error", Chat, "", `{"choices":[{"delta":{},"finish_reason":"error"}]}`, ErrStream, "error", "", `the server gave the answer up: finish_reason "error"`},
+		{"finish reason of DeepSeek's overload", Chat, "", `{"choices":[{"delta":{},"finish_reason":"insufficient_system_resource"}]}`, ErrStream, "insufficient_system_resource", "", `the server gave the answer up: finish_reason "insufficient_system_resource"`},
+		{"finish reason timeout, as TensorRT-LLM's", Chat, "", `{"choices":[{"delta":{},"finish_reason":"timeout"}]}`, ErrStream, "timeout", "", `the server gave the answer up: finish_reason "timeout"`},
+		{"finish reason cancelled, of another answer", Chat, "", `{"choices":[{"index":1,"delta":{},"finish_reason":"cancelled"}]}`, ErrStream, "cancelled", "", `the server gave the answer up: finish_reason "cancelled"`},
+		{"stop reason of a gateway in front of an engine that gave up", Messages, "", `{"type":"message_delta","delta":{"stop_reason":"abort"}}`, ErrStream, "abort", "", `the server gave the answer up: stop_reason "abort"`},
 		{"finish reason abort", Completions, "", `{"choices":[{"text":"","finish_reason":"abort"}]}`, ErrStream, "abort", "", `the server gave the answer up: finish_reason "abort"`},
 		{"Anthropic", Messages, "error", `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`, ErrStream, "", "overloaded_error", "Overloaded"},
 		{"Anthropic, unnamed", Messages, "", `{"type":"error","error":{"type":"api_error","message":"boom"}}`, ErrStream, "", "api_error", "boom"},
@@ -626,11 +774,11 @@ func TestBody(t *testing.T) {
 		{
 			"chat with tools", Chat,
 			`{"choices":[{"message":{"content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"b","type":"function","function":{"name":"f","arguments":"[]"}}]},"finish_reason":"tool_calls"}]}`,
-			Message{ToolCalls: []ToolCall{{"a", "f", "{}"}, {"b", "f", "[]"}}, FinishReason: "tool_calls"},
+			Message{ToolCalls: []ToolCall{{ID: "a", Name: "f", Arguments: "{}"}, {ID: "b", Name: "f", Arguments: "[]"}}, FinishReason: "tool_calls"},
 		},
 		{"chat with several answers", Chat, `{"choices":[{"index":1,"message":{"content":"B"},"finish_reason":"length"},{"index":0,"message":{"content":"A"},"finish_reason":"stop"}]}`, Message{Text: "A", FinishReason: "stop"}},
 		{"chat without finish reason", Chat, `{"choices":[{"message":{"content":"A"},"finish_reason":null}]}`, Message{Text: "A"}},
-		{"chat with function_call", Chat, `{"choices":[{"message":{"content":null,"function_call":{"name":"f","arguments":"{}"}}}]}`, Message{ToolCalls: []ToolCall{{"", "f", "{}"}}}},
+		{"chat with function_call", Chat, `{"choices":[{"message":{"content":null,"function_call":{"name":"f","arguments":"{}"}}}]}`, Message{ToolCalls: []ToolCall{{Name: "f", Arguments: "{}", Kind: OldCall}}}},
 		{
 			"completions", Completions, "\n" + `{"id":"c1","choices":[{"text":"hi","index":0,"finish_reason":"length"}],"usage":{"prompt_tokens":3,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":0}}}` + "\n",
 			Message{ID: "c1", Text: "hi", FinishReason: "length", Usage: Usage{PromptTokens: intp(3), CompletionTokens: intp(2), CachedTokens: intp(0)}},
@@ -638,12 +786,12 @@ func TestBody(t *testing.T) {
 		{
 			"messages", Messages,
 			`{"id":"m1","type":"message","role":"assistant","model":"c","content":[{"type":"thinking","thinking":"hm","signature":"x"},{"type":"text","text":"hi"},{"type":"tool_use","id":"t","name":"f","input":{"a":1}}],"stop_reason":"tool_use","usage":{"input_tokens":3,"cache_read_input_tokens":4,"output_tokens":2}}`,
-			Message{ID: "m1", Model: "c", Text: "hi", Reasoning: "hm", ToolCalls: []ToolCall{{"t", "f", `{"a":1}`}}, FinishReason: "tool_use", Usage: Usage{PromptTokens: intp(7), CompletionTokens: intp(2), CachedTokens: intp(4)}},
+			Message{ID: "m1", Model: "c", Text: "hi", Reasoning: "hm", ToolCalls: []ToolCall{{ID: "t", Name: "f", Arguments: `{"a":1}`}}, FinishReason: "tool_use", Usage: Usage{PromptTokens: intp(7), CompletionTokens: intp(2), CachedTokens: intp(4)}},
 		},
 		{
 			"responses", Responses,
 			`{"id":"r1","model":"m","object":"response","status":"completed","error":null,"output":[{"type":"reasoning","content":[{"type":"reasoning_text","text":"hm"}],"summary":[]},{"type":"message","content":[{"type":"output_text","text":"hi"}]},{"type":"function_call","id":"f1","call_id":"c1","name":"f","arguments":"{}"},{"type":"web_search_call"}],"usage":{"input_tokens":3,"output_tokens":2}}`,
-			Message{ID: "r1", Model: "m", Text: "hi", Reasoning: "hm", ToolCalls: []ToolCall{{"c1", "f", "{}"}}, FinishReason: "completed", Usage: Usage{PromptTokens: intp(3), CompletionTokens: intp(2)}},
+			Message{ID: "r1", Model: "m", Text: "hi", Reasoning: "hm", ToolCalls: []ToolCall{{ID: "c1", Name: "f", Arguments: "{}"}}, FinishReason: "completed", Usage: Usage{PromptTokens: intp(3), CompletionTokens: intp(2)}},
 		},
 		{"responses cut short", Responses, `{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"},"output":[]}`, Message{FinishReason: "max_output_tokens"}},
 		{"responses without status", Responses, `{"output":[]}`, Message{FinishReason: "completed"}},
@@ -683,6 +831,8 @@ func TestBodyErrors(t *testing.T) {
 		{"Anthropic error", Messages, `{"type":"error","error":{"type":"api_error","message":"boom"}}`, ErrStream, "boom"},
 		{"aborted", Chat, `{"choices":[{"message":{"content":"a"},"finish_reason":"abort"}]}`, ErrStream, `the server gave the answer up: finish_reason "abort"`},
 		{"responses failed", Responses, `{"status":"failed","error":{"code":"server_error","message":"boom"},"output":[]}`, ErrStream, "boom"},
+		{"responses with an error that calls itself completed", Responses, `{"status":"completed","error":{"code":"server_error","message":"boom"},"output":[]}`, ErrStream, "boom"},
+		{"messages given up", Messages, `{"content":[{"type":"text","text":"a"}],"stop_reason":"error"}`, ErrStream, `the server gave the answer up: stop_reason "error"`},
 		{"responses in progress", Responses, `{"status":"in_progress","error":null,"output":[]}`, ErrTruncated, `the answer is not complete: its status is "in_progress"`},
 		{"unknown API", "grpc", `{}`, ErrDecode, `unknown API "grpc": expected one of chat, completions, responses, messages`},
 		{"hostile depth", Chat, strings.Repeat("[", 20<<20), ErrDecode, `invalid JSON: "` + strings.Repeat("[", maxExcerptBytes) + `…"`},

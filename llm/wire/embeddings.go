@@ -2,6 +2,8 @@ package wire
 
 import (
 	"encoding/base64"
+	"fmt"
+	"reflect"
 
 	"github.com/tidwall/gjson"
 )
@@ -16,7 +18,7 @@ func (d *Decoder) embeddingsBody(root gjson.Result) *Error {
 	d.counts.openAI(root.Get("usage"))
 	d.counts.completion = count{} // vLLM reports a 0 for what does not exist
 
-	return each("data", data, func(_ int, item gjson.Result) *Error {
+	err := each("data", data, func(_ int, item gjson.Result) *Error {
 		n, ok := dimensionsOf(item.Get("embedding"))
 		switch {
 		case !ok:
@@ -29,6 +31,48 @@ func (d *Decoder) embeddingsBody(root gjson.Result) *Error {
 
 		return nil
 	})
+	if err == nil && d.inputs > 0 && d.vectors != d.inputs {
+		err = &Error{Type: ErrDecode, Message: fmt.Sprintf("the answer holds %s for %s", several(d.vectors, "vector"), several(d.inputs, "input"))}
+	}
+
+	return err
+}
+
+func several(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// ExpectVectors says how many inputs a request for embeddings has ([Inputs]): an answer with another number of vectors is
+// an error of type ErrDecode. Without it, or with 0, any number will do.
+func (d *Decoder) ExpectVectors(inputs int) { d.inputs = inputs }
+
+// Inputs is how many vectors a request for embeddings asks for. A text is one input, and so is a list of token ids; a list of
+// texts, of such lists or of objects is several. It is 0 for a value of which that is not known.
+func Inputs(fields map[string]any) int {
+	input := reflect.ValueOf(fields["input"])
+	switch input.Kind() { //nolint:exhaustive // the rest is no form of an input
+	case reflect.String:
+		return 1
+	case reflect.Slice, reflect.Array:
+	default:
+		return 0
+	}
+	if input.Len() == 0 {
+		return 0
+	}
+	first := input.Index(0)
+	if first.Kind() == reflect.Interface {
+		first = first.Elem()
+	}
+	if first.CanInt() || first.CanUint() || first.CanFloat() {
+		return 1
+	}
+
+	return input.Len()
 }
 
 // dimensionsOf is the length of a vector: a list of numbers, or the base64 of numbers of 32 bits.

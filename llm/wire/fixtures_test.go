@@ -60,7 +60,7 @@ var fixtures = []recorded{
 		id: "msg_fix5", model: "claude-fix", prompt: intp(2117), completion: intp(12), cached: intp(2000),
 	},
 	{
-		file: "anthropic_messages_thinking_tools.sse", api: Messages, chunks: 4, reasoning: "Need weather.",
+		file: "anthropic_messages_thinking_tools.sse", api: Messages, chunks: 6, reasoning: "Need weather.",
 		tools: []ToolCall{
 			{ID: "toolu_1", Name: "get_weather", Arguments: `{"city": "Paris"}`},
 			{ID: "toolu_2", Name: "get_time", Arguments: `{}`},
@@ -73,7 +73,7 @@ var fixtures = []recorded{
 		open: true, failure: ErrStream, message: "Overloaded",
 	},
 	{
-		file: "openai_responses_reasoning_tools.sse", api: Responses, chunks: 5, text: "Looking", reasoning: "Think.",
+		file: "openai_responses_reasoning_tools.sse", api: Responses, chunks: 6, text: "Looking", reasoning: "Think.",
 		tools:  []ToolCall{{ID: "call_1", Name: "look_up", Arguments: `{"q":1}`}},
 		finish: "completed", id: "resp_fix8", model: "m-resp",
 		prompt: intp(20), completion: intp(33), cached: intp(16), thought: intp(21),

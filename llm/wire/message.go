@@ -11,7 +11,7 @@ type Message struct {
 	// FinishReason is the server's own word: "stop", "length", "tool_calls", "end_turn", … In the responses API it is
 	// "completed", or the reason of an incomplete answer ("max_output_tokens").
 	FinishReason string
-	// ToolCalls are in the order in which they began.
+	// ToolCalls are in the order in which they began. Those that the service runs by itself are not among them.
 	ToolCalls []ToolCall
 	// Usage is in tokens, as reported.
 	Usage Usage
@@ -19,11 +19,26 @@ type Message struct {
 	Vectors, Dimensions int
 }
 
-// ToolCall is a call that the model asks for. The old `function_call` is one without an ID.
+// CallKind is the form of a tool call, in which a conversation must hold it.
+type CallKind string
+
+// The forms of tool calls.
+const (
+	// FunctionCall is the call of a function, whose arguments are JSON.
+	FunctionCall CallKind = ""
+	// CustomCall is the call of OpenAI's custom tools, whose input is free text.
+	CustomCall CallKind = "custom"
+	// OldCall is the one `function_call` of chat completions, which came before tools and has no ID.
+	OldCall CallKind = "function_call"
+)
+
+// ToolCall is a call that the model asks for.
 type ToolCall struct {
 	ID, Name string
-	// Arguments are JSON as the model wrote it, which need not be valid.
+	// Arguments are JSON as the model wrote it, which need not be valid; {} where it wrote none. Those of a [CustomCall] are
+	// its text.
 	Arguments string
+	Kind      CallKind
 }
 
 // Usage counts tokens as the server reports them: nothing here is guessed, and nil means that nobody reported the

@@ -53,6 +53,8 @@ func (d *Decoder) messagesEvent(name string, root gjson.Result, delta *Delta) *E
 		d.counts.anthropic(usage)
 		if reason := labelOf(member(part, "stop_reason")); reason != "" {
 			d.finish = strings.Clone(reason)
+
+			return givenUp("stop_reason", reason)
 		}
 	case "message_stop":
 		delta.Done = true
@@ -89,7 +91,7 @@ func (d *Decoder) blockDelta(index int, part gjson.Result, delta *Delta) *Error 
 		case "partial_json":
 			if text, err = textOf("partial_json", v); err == nil && text != "" {
 				delta.output(false)
-				c := d.toolCall(index, "", "")
+				c := d.toolCall(index, "", "", delta)
 				c.arguments = append(c.arguments, text...)
 			}
 		}
@@ -106,7 +108,7 @@ func (d *Decoder) block(index int, block gjson.Result, delta *Delta) *Error {
 	if !block.IsObject() {
 		return decodeError("a content block must be an object", block.Raw)
 	}
-	switch block.Get("type").Str {
+	switch kind := block.Get("type").Str; kind {
 	case "text":
 		text, err := textOf("text", block.Get("text"))
 		d.say(&d.text, text, true, delta)
@@ -117,8 +119,9 @@ func (d *Decoder) block(index int, block gjson.Result, delta *Delta) *Error {
 		d.say(&d.reasoning, text, true, delta)
 
 		return err
-	case "tool_use", "server_tool_use":
-		c := d.toolCall(index, labelOf(block.Get("id")), labelOf(block.Get("name")))
+	case "tool_use", "server_tool_use", "mcp_tool_use":
+		c := d.toolCall(index, labelOf(block.Get("id")), labelOf(block.Get("name")), delta)
+		c.served = kind != "tool_use"
 		input := block.Get("input")
 		if !input.IsObject() {
 			return nil
@@ -141,8 +144,12 @@ func (d *Decoder) messagesBody(root gjson.Result) *Error {
 	d.finish = strings.Clone(labelOf(root.Get("stop_reason")))
 	d.counts.anthropic(root.Get("usage"))
 	var delta Delta
-
-	return each("content", root.Get("content"), func(position int, block gjson.Result) *Error {
+	err := each("content", root.Get("content"), func(position int, block gjson.Result) *Error {
 		return d.block(position, block, &delta)
 	})
+	if err != nil {
+		return err
+	}
+
+	return givenUp("stop_reason", d.finish)
 }

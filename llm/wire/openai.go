@@ -122,8 +122,7 @@ func (d *Decoder) plainText(v gjson.Result, keep bool, delta *Delta) *Error {
 	return nil
 }
 
-// finishChoice notes why a choice ended. An engine that gave up says so there, too: vLLM and OpenRouter "error", vLLM
-// and SGLang "abort".
+// finishChoice notes why a choice ended.
 func (d *Decoder) finishChoice(index int, v gjson.Result) *Error {
 	reason := labelOf(v)
 	if v.IsObject() { // SGLang's own form
@@ -137,11 +136,19 @@ func (d *Decoder) finishChoice(index int, v gjson.Result) *Error {
 	} else {
 		d.others[index] = true
 	}
-	if reason == "error" || reason == "abort" {
-		return streamError(report{code: reason, message: "the server gave the answer up: finish_reason \"" + reason + "\""})
-	}
 
-	return nil
+	return givenUp("finish_reason", reason)
+}
+
+// givenUp is an error for a reason to finish that means that the engine gave up: vLLM and OpenRouter say "error", vLLM and
+// SGLang "abort", TensorRT-LLM "timeout" and "cancelled", DeepSeek "insufficient_system_resource".
+func givenUp(field, reason string) *Error {
+	switch reason {
+	case "error", "abort", "aborted", "timeout", "cancelled", "canceled", "insufficient_system_resource":
+		return streamError(report{code: reason, message: "the server gave the answer up: " + field + " \"" + reason + "\""})
+	default:
+		return nil
+	}
 }
 
 // say appends output to a channel of prose. Output of another answer than the first is a chunk, but is not kept.
@@ -179,7 +186,7 @@ func (d *Decoder) part(part gjson.Result, keep bool, delta *Delta) *Error {
 			})
 		case "function_call":
 			if v.Type != gjson.Null {
-				err = d.namedCall(functionCall, "", v, keep, delta)
+				err = d.namedCall(callPart{index: functionCall, kind: OldCall, called: v}, keep, delta)
 			}
 		}
 
@@ -274,30 +281,37 @@ func (r *reasoningPart) text() string {
 
 // toolCallPart takes one element of `tool_calls`.
 func (d *Decoder) toolCallPart(v gjson.Result, keep bool, delta *Delta) *Error {
-	index := unnumbered
+	part := callPart{index: unnumbered, id: labelOf(v.Get("id")), called: v.Get("function")}
 	if n, ok := countOf(v.Get("index")); ok {
-		index = n
+		part.index = n
 	}
-	called := v.Get("function")
-	if !called.Exists() {
-		called = v.Get("custom") // a tool that takes free text
+	if !part.called.Exists() {
+		part.called, part.kind = v.Get("custom"), CustomCall
 	}
-	if called.Type == gjson.Null {
+	if part.called.Type == gjson.Null {
 		return nil
 	}
 
-	return d.namedCall(index, labelOf(v.Get("id")), called, keep, delta)
+	return d.namedCall(part, keep, delta)
+}
+
+// callPart is a part of a tool call, or the whole of it.
+type callPart struct {
+	index  int
+	id     string
+	kind   CallKind
+	called gjson.Result // its name, and its arguments or input
 }
 
 // namedCall takes the name and the arguments of a call. Arguments that come as an object and not as text are taken as
 // the server wrote them.
-func (d *Decoder) namedCall(index int, id string, called gjson.Result, keep bool, delta *Delta) *Error {
-	if !called.IsObject() {
-		return decodeError("a tool call must be an object", called.Raw)
+func (d *Decoder) namedCall(part callPart, keep bool, delta *Delta) *Error {
+	if !part.called.IsObject() {
+		return decodeError("a tool call must be an object", part.called.Raw)
 	}
-	arguments := called.Get("arguments")
+	arguments, name := part.called.Get("arguments"), labelOf(part.called.Get("name"))
 	if !arguments.Exists() {
-		arguments = called.Get("input")
+		arguments = part.called.Get("input")
 	}
 	text := arguments.Raw
 	if !arguments.IsObject() {
@@ -306,11 +320,12 @@ func (d *Decoder) namedCall(index int, id string, called gjson.Result, keep bool
 			return err
 		}
 	}
-	if text != "" {
+	if text != "" || (name != "" && !keep) {
 		delta.output(false)
 	}
 	if keep {
-		c := d.toolCall(index, id, labelOf(called.Get("name")))
+		c := d.toolCall(part.index, part.id, name, delta)
+		c.kind = part.kind
 		c.arguments = append(c.arguments, text...)
 	}
 

@@ -124,3 +124,27 @@ func TestEmbeddingsAnswer(t *testing.T) {
 	_, err := NewDecoder(Embeddings).Event("", `{"data":[]}`)
 	_ = requireType(t, ErrDecode, err)
 }
+
+func TestInputsOfARequestForEmbeddings(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		input any
+		want  int
+	}{
+		{"a", 1},
+		{[]string{"a", "b"}, 2},
+		{[]any{"a", "b", "c"}, 3},
+		{[]any{int64(1), 2.0}, 1},
+		{[]uint32{1, 2, 3}, 1},
+		{[][]int{{1, 2}, {3}}, 2},
+		{[]any{[]any{int64(1)}, []any{int64(2)}}, 2},
+		{[]any{map[string]any{"text": "a"}}, 1},
+		{[]any{}, 0},
+		{[]any{nil, "a"}, 2},
+		{map[string]any{"text": "a"}, 0},
+		{nil, 0},
+		{7, 0},
+	} {
+		require.Equal(t, tt.want, Inputs(map[string]any{"input": tt.input}), "%v", tt.input)
+	}
+}

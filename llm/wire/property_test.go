@@ -42,7 +42,7 @@ func rawJSON(text string) string {
 	return b.String()
 }
 
-// However an answer is cut into deltas, the message is the same, and a chunk is a delta that is not empty.
+// However an answer is cut into deltas, the message is the same, and a chunk is a delta that is not empty, or names a tool.
 func TestAssemblingIsIndependentOfTheCuts(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -80,11 +80,14 @@ func TestAssemblingIsIndependentOfTheCuts(t *testing.T) {
 			wantCalls := []ToolCall(nil)
 			if dialect.arguments != "" {
 				for i, argument := range arguments {
-					feed(fmt.Sprintf(dialect.call, i, i, i), false, true)
+					feed(fmt.Sprintf(dialect.call, i, i, i), true, true)
 					for _, part := range cut(t, argument, "arguments cut") {
 						feed(fmt.Sprintf(dialect.arguments, i, rawJSON(part)), part != "", true)
 					}
-					wantCalls = append(wantCalls, ToolCall{fmt.Sprintf("c%d", i), fmt.Sprintf("f%d", i), argument})
+					if strings.TrimSpace(argument) == "" {
+						argument = "{}"
+					}
+					wantCalls = append(wantCalls, ToolCall{ID: fmt.Sprintf("c%d", i), Name: fmt.Sprintf("f%d", i), Arguments: argument})
 				}
 			}
 			require.Equal(t, want, chunks)

@@ -20,8 +20,10 @@ func (d *Decoder) responsesEvent(name string, root gjson.Result, delta *Delta) *
 		return d.responsesText(&d.reasoning, root.Get("delta"), delta)
 	case "response.refusal.delta":
 		return d.responsesText(&d.refusal, root.Get("delta"), delta)
-	case "response.function_call_arguments.delta", "response.custom_tool_call_input.delta":
-		return d.responsesArguments(root, root.Get("delta"), delta)
+	case "response.function_call_arguments.delta":
+		return d.responsesArguments(root, root.Get("delta"), FunctionCall, delta)
+	case "response.custom_tool_call_input.delta":
+		return d.responsesArguments(root, root.Get("delta"), CustomCall, delta)
 	case "response.output_text.done":
 		if len(d.text) == 0 {
 			return d.responsesText(&d.text, root.Get("text"), delta)
@@ -31,8 +33,12 @@ func (d *Decoder) responsesEvent(name string, root gjson.Result, delta *Delta) *
 			return d.responsesText(&d.refusal, root.Get("refusal"), delta)
 		}
 	case "response.function_call_arguments.done":
-		if !d.responsesCall(root).begun() {
-			return d.responsesArguments(root, root.Get("arguments"), delta)
+		if !d.responsesCall(root, delta).begun() {
+			return d.responsesArguments(root, root.Get("arguments"), FunctionCall, delta)
+		}
+	case "response.custom_tool_call_input.done":
+		if !d.responsesCall(root, delta).begun() {
+			return d.responsesArguments(root, root.Get("input"), CustomCall, delta)
 		}
 	case "response.output_item.added", "response.output_item.done":
 		d.responsesItem(root, delta)
@@ -60,20 +66,21 @@ func (d *Decoder) responsesText(channel *[]byte, v gjson.Result, delta *Delta) *
 	return err
 }
 
-func (d *Decoder) responsesArguments(root, v gjson.Result, delta *Delta) *Error {
+func (d *Decoder) responsesArguments(root, v gjson.Result, kind CallKind, delta *Delta) *Error {
 	text, err := textOf("delta", v)
 	if err != nil || text == "" {
 		return err
 	}
 	delta.output(false)
-	c := d.responsesCall(root)
+	c := d.responsesCall(root, delta)
+	c.kind = kind
 	c.arguments = append(c.arguments, text...)
 
 	return nil
 }
 
 // responsesCall finds the call that an event speaks of: by its item, or by its place in the output.
-func (d *Decoder) responsesCall(root gjson.Result) *toolCall {
+func (d *Decoder) responsesCall(root gjson.Result, delta *Delta) *toolCall {
 	item := labelOf(root.Get("item_id"))
 	for i := range d.calls {
 		if item != "" && d.calls[i].item == item {
@@ -84,7 +91,7 @@ func (d *Decoder) responsesCall(root gjson.Result) *toolCall {
 	if n, ok := countOf(root.Get("output_index")); ok {
 		index = n
 	}
-	c := d.toolCall(index, "", "")
+	c := d.toolCall(index, "", "", delta)
 	if c.item == "" {
 		c.item = strings.Clone(item)
 	}
@@ -95,16 +102,16 @@ func (d *Decoder) responsesCall(root gjson.Result) *toolCall {
 // responsesItem notes id and name of a call that begins or ends, and its arguments where no part of them had come.
 func (d *Decoder) responsesItem(root gjson.Result, delta *Delta) {
 	item := root.Get("item")
-	switch item.Get("type").Str {
-	case "function_call", "custom_tool_call":
-	default:
+	kind, called := responsesCallKind(item)
+	if !called {
 		return
 	}
 	index := unnumbered
 	if n, ok := countOf(root.Get("output_index")); ok {
 		index = n
 	}
-	c := d.toolCall(index, labelOf(item.Get("call_id")), labelOf(item.Get("name")))
+	c := d.toolCall(index, labelOf(item.Get("call_id")), labelOf(item.Get("name")), delta)
+	c.kind = kind
 	c.item = strings.Clone(labelOf(item.Get("id")))
 	arguments := labelOf(item.Get("arguments"))
 	if arguments == "" {
@@ -113,6 +120,18 @@ func (d *Decoder) responsesItem(root gjson.Result, delta *Delta) {
 	if arguments != "" && !c.begun() {
 		c.whole = strings.Clone(arguments)
 		delta.output(false)
+	}
+}
+
+// responsesCallKind says whether an item is a call of a tool of the client's, and of which kind.
+func responsesCallKind(item gjson.Result) (kind CallKind, ok bool) {
+	switch item.Get("type").Str {
+	case "function_call":
+		return FunctionCall, true
+	case "custom_tool_call":
+		return CustomCall, true
+	default:
+		return "", false
 	}
 }
 
@@ -129,9 +148,8 @@ func (d *Decoder) responsesEnd(kind string, response gjson.Result, delta *Delta)
 			return err
 		}
 	}
-	status := strings.TrimPrefix(kind, "response.")
 
-	return d.responsesStatus(status, response)
+	return d.responsesStatus(strings.TrimPrefix(kind, "response."), response)
 }
 
 // responsesBody takes an answer that was not streamed.
@@ -143,38 +161,53 @@ func (d *Decoder) responsesBody(root gjson.Result) *Error {
 	if err := d.responsesOutput(root, &delta); err != nil {
 		return err
 	}
-	status := root.Get("status").Str
-	if status == "" {
-		status = "completed"
-	}
 
-	return d.responsesStatus(status, root)
+	return d.responsesStatus("completed", root)
 }
 
-// responsesStatus takes identity, usage and how the answer ended.
-func (d *Decoder) responsesStatus(status string, response gjson.Result) *Error {
+// responsesStatus takes identity, usage and how the answer ended: as its status says, or its event's name where that says
+// worse. Servers use one name for more than one end (vLLM sends response.completed for what was cut short, too), and an
+// answer that carries an error has failed whatever it calls itself.
+func (d *Decoder) responsesStatus(named string, response gjson.Result) *Error {
 	d.identifyResponse(response)
 	d.counts.openAI(response.Get("usage"))
+	status := labelOf(response.Get("status"))
+	if status == "" || gravity(named) > gravity(status) {
+		status = named
+	}
+	if inner := response.Get("error"); isError(inner) {
+		return streamError(reportOf(inner, response))
+	}
 	switch status {
-	case "completed":
-		d.finish = status
-	case "incomplete":
-		d.finish = status
+	case "completed", "incomplete":
+		d.finish = strings.Clone(status)
 		if reason := labelOf(response.Get("incomplete_details.reason")); reason != "" {
 			d.finish = strings.Clone(reason)
 		}
 	case "failed", "cancelled":
-		r := report{code: status, message: "the server reports the answer as " + status}
-		if inner := response.Get("error"); isError(inner) {
-			r = reportOf(inner, response)
-		}
-
-		return streamError(r)
+		return streamError(report{code: status, message: "the server reports the answer as " + status})
 	default:
 		return &Error{Type: ErrTruncated, Message: "the answer is not complete: its status is \"" + clean(status, maxExcerptBytes) + "\""}
 	}
 
 	return nil
+}
+
+// gravity orders the states of an answer by how bad an end they are. One that is not over (in_progress, queued), or that
+// nobody knows, is no end.
+func gravity(status string) int {
+	switch status {
+	case "completed":
+		return 0
+	case "incomplete":
+		return 1
+	case "cancelled":
+		return 3
+	case "failed":
+		return 4
+	default:
+		return 2
+	}
 }
 
 // responsesOutput takes the items of a whole answer.
@@ -192,8 +225,9 @@ func (d *Decoder) responsesOutput(response gjson.Result, delta *Delta) *Error {
 					return err
 				}
 			}
-		case "function_call", "custom_tool_call":
-			return d.namedCall(len(d.calls), labelOf(item.Get("call_id")), item, true, delta)
+		}
+		if kind, called := responsesCallKind(item); called {
+			return d.namedCall(callPart{len(d.calls), labelOf(item.Get("call_id")), kind, item}, true, delta)
 		}
 
 		return nil

@@ -1,12 +1,17 @@
 package wire
 
-import "strings"
+import (
+	"bytes"
+	"strings"
+)
 
 // toolCall is a call while it is assembled.
 type toolCall struct {
 	index     int    // the server's own number of the call, or unnumbered
 	item      string // the responses API's item id
 	id, name  string
+	kind      CallKind
+	served    bool // by the service itself
 	arguments []byte
 	// whole is what the server gave as the arguments when the call began; it counts where no part of them follows.
 	whole string
@@ -18,20 +23,26 @@ func (c *toolCall) assembled() ToolCall {
 		arguments = []byte(c.whole)
 	}
 
-	return ToolCall{ID: c.id, Name: c.name, Arguments: textFrom(arguments)}
+	if c.kind != CustomCall && len(bytes.TrimSpace(arguments)) == 0 {
+		// Anthropic says so itself; OpenAI's APIs leave the text empty, which is no JSON.
+		arguments = []byte("{}")
+	}
+
+	return ToolCall{ID: c.id, Name: c.name, Arguments: textFrom(arguments), Kind: c.kind}
 }
 
 // begun says whether any of the arguments have come.
 func (c *toolCall) begun() bool { return len(c.arguments) > 0 || c.whole != "" }
 
 // identify fills in what the first part of a call says of it, and leaves what is known: some servers repeat the id and the
-// name with each part.
-func (c *toolCall) identify(id, name string) {
+// name with each part. The event that brings the name is output: the model has chosen a tool.
+func (c *toolCall) identify(id, name string, delta *Delta) {
 	if c.id == "" {
 		c.id = strings.Clone(id)
 	}
-	if c.name == "" {
+	if c.name == "" && name != "" {
 		c.name = strings.Clone(name)
+		delta.output(false)
 	}
 }
 
@@ -46,11 +57,11 @@ const (
 // part, or the id, or a new id; and others send each call whole, without numbers or all under the number 0. So a part
 // belongs to the latest call of its number (without numbers, to the latest of all), unless it names a function where
 // that call has its name already, and its id (without numbers, or the lack of one) says that it is another.
-func (d *Decoder) toolCall(index int, id, name string) *toolCall {
+func (d *Decoder) toolCall(index int, id, name string, delta *Delta) *toolCall {
 	numbered := index != unnumbered
 	if !numbered && id != "" {
 		if c := d.callWithID(id); c != nil {
-			c.identify(id, name)
+			c.identify(id, name, delta)
 
 			return c
 		}
@@ -59,7 +70,7 @@ func (d *Decoder) toolCall(index int, id, name string) *toolCall {
 	switch {
 	case c == nil:
 	case name == "" || c.name == "", id == c.id && (numbered || id != ""), numbered && (id == "" || c.id == ""):
-		c.identify(id, name)
+		c.identify(id, name, delta)
 
 		return c
 	default:
@@ -69,7 +80,7 @@ func (d *Decoder) toolCall(index int, id, name string) *toolCall {
 	}
 	d.calls = append(d.calls, toolCall{index: index})
 	c = &d.calls[len(d.calls)-1]
-	c.identify(id, name)
+	c.identify(id, name, delta)
 
 	return c
 }
