@@ -138,12 +138,12 @@ func TestHealthWithoutAnAddressOfItsOwn(t *testing.T) {
 	const rule = "abort: {unhealthy: {for: 1s}}\nphases: {steady: 40s}\n"
 	var asked atomic.Int64
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case r.URL.Path == "/health":
+		switch r.URL.Path {
+		case "/health":
 			if asked.Add(1) > 2 { // ill after it has been seen well
 				w.WriteHeader(http.StatusServiceUnavailable)
 			}
-		case r.URL.Path == "/metrics":
+		case "/metrics":
 			_, _ = fmt.Fprintln(w, "vllm:num_requests_waiting 0")
 		default:
 			w.WriteHeader(http.StatusNotFound)
