@@ -165,6 +165,18 @@ func TestTheWatchSeesGapsAsTheyCome(t *testing.T) {
 	require.Contains(t, o.aborted().Saw, "itl_p50 was 1s for 2s")
 }
 
+func TestTheWatchSeesAStreamThatStalls(t *testing.T) {
+	t.Parallel()
+	o := newWatchingOutput(t, `abort: {itl_max: "> 3s for 1s"}`)
+	o.send(1, 0.2, 0.5, 0.6)
+	for second := 1; second <= 4; second++ {
+		o.flush(o.at(float64(second)))
+		require.Nil(t, o.aborted(), "second %d", second)
+	}
+	o.flush(o.at(5))
+	require.Contains(t, o.aborted().Saw, "itl_max was 3.4s for 1s", "silent since 0.6 s")
+}
+
 func TestTheWatchSeesTheLoadGenerator(t *testing.T) {
 	t.Parallel()
 	o := newWatchingOutput(t, "abort: {client_headroom: true}\nclient_headroom: {dropped: \"<= 1\"}")
