@@ -414,7 +414,7 @@ declare module 'k6/x/llm/gate' {
   /** Init context only. `baseline` is the results directory that limits against a baseline refer to. */
   export function open(path: string, options?: { baseline?: string }): Contract;
   /** The scenario that watches the service and the load generator; spread it into options.scenarios. */
-  export function monitor(contract: Contract, options?: { interval?: Duration }): Record<string, any>;
+  export function monitor(contract: Contract, options?: { interval?: Duration; healthURL?: string | string[] }): Record<string, any>;
   /** Prints the verdict above k6's own summary. */
   export function handleSummary(data: any): any;
 

@@ -43,6 +43,9 @@ func newGateCheck(env environment) *cobra.Command {
 			}
 			fmt.Fprintf(env.stdout, "%s is a valid contract: %d criteria, %d abort rules, confidence %g\n",
 				c.File, len(c.Criteria()), len(c.Abort), c.Confidence)
+			for _, u := range c.Unwatched() {
+				fmt.Fprintf(env.stdout, "warning: %s:%d:%d: %s\n", c.File, u.Rule.Pos.Line, u.Rule.Pos.Column, u)
+			}
 
 			return nil
 		},

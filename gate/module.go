@@ -284,7 +284,7 @@ func checkThreshold(expression string) error {
 	return t.Parse() //nolint:wrapcheck // the caller names the threshold
 }
 
-// monitor is gate.monitor(contract, {interval}): the scenario that watches the service and the load generator.
+// monitor is gate.monitor(contract, {interval, healthURL}): the scenario that watches the service and the load generator.
 func (m *moduleInstance) monitor(of sobek.Value, options sobek.Value) (sobek.Value, error) {
 	rt := m.vu.Runtime()
 	if of == nil || sobek.IsUndefined(of) || sobek.IsNull(of) {
@@ -294,19 +294,60 @@ func (m *moduleInstance) monitor(of sobek.Value, options sobek.Value) (sobek.Val
 	if hidden == nil || sobek.IsUndefined(hidden) {
 		return nil, errors.New("gate.monitor: expected what gate.open() returns")
 	}
-	var plain any
-	if err := json.Unmarshal([]byte(hidden.String()), &plain); err != nil {
+	var agreed contract.Contract
+	if err := json.Unmarshal([]byte(hidden.String()), &agreed); err != nil {
 		return nil, fmt.Errorf("gate.monitor: %w", err)
 	}
-	scenario := map[string]any{"executor": MonitorType, "contract": plain}
+	watched, scenario := &agreed, map[string]any{"executor": MonitorType}
 	if options != nil && !sobek.IsUndefined(options) && !sobek.IsNull(options) {
 		for _, key := range options.ToObject(rt).Keys() {
-			if key != "interval" {
-				return nil, fmt.Errorf("gate.monitor: unknown option %q, expected interval", key)
+			value := options.ToObject(rt).Get(key).Export()
+			switch key {
+			case "interval":
+				scenario[key] = value
+			case "healthURL":
+				urls, err := addresses(value)
+				if err == nil {
+					watched, err = watched.WithHealth(urls)
+				}
+				if err != nil {
+					return nil, fmt.Errorf("gate.monitor: healthURL: %w", err)
+				}
+			default:
+				return nil, fmt.Errorf("gate.monitor: unknown option %q, expected interval or healthURL", key)
 			}
-			scenario[key] = options.ToObject(rt).Get(key).Export()
 		}
 	}
+	text, err := json.Marshal(watched)
+	if err != nil {
+		return nil, fmt.Errorf("gate.monitor: %w", err)
+	}
+	var plain any
+	if err := json.Unmarshal(text, &plain); err != nil {
+		return nil, fmt.Errorf("gate.monitor: %w", err)
+	}
+	scenario["contract"] = plain
 
 	return rt.ToValue(map[string]any{MonitorScenario: scenario}), nil
+}
+
+// addresses reads one address or a list of them, one for each replica.
+func addresses(value any) ([]string, error) {
+	list, isList := value.([]any)
+	if !isList {
+		list = []any{value}
+	}
+	out := make([]string, 0, len(list))
+	for _, item := range list {
+		text, isText := item.(string)
+		if !isText {
+			return nil, fmt.Errorf(`got %v, expected an address such as "http://127.0.0.1:8000/health", or a list of them`, item)
+		}
+		out = append(out, text)
+	}
+	if len(out) == 0 {
+		return nil, errors.New("got an empty list, expected at least one address")
+	}
+
+	return out, nil
 }

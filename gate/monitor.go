@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/safeqps/xk6-safeqps/gate/abort"
 	"github.com/safeqps/xk6-safeqps/gate/contract"
 	"github.com/safeqps/xk6-safeqps/gate/headroom"
+	"github.com/safeqps/xk6-safeqps/gate/results"
 	"github.com/safeqps/xk6-safeqps/gate/scrape"
 	"github.com/safeqps/xk6-safeqps/gate/verdict"
 )
@@ -44,7 +46,8 @@ type MonitorConfig struct {
 	// Contract is the checked contract as JSON: it travels with the script's options, so that outputs, archives and
 	// other instances have it too.
 	Contract json.RawMessage `json:"contract"`
-	// Interval is the time between two readings.
+	// Interval is the time between two readings, of everything. Without it the load generator is read each second at
+	// least, and the service in the contract's server.interval.
 	Interval types.NullDuration `json:"interval"`
 
 	gate *Gate
@@ -92,15 +95,29 @@ func (c *MonitorConfig) GetExecutionRequirements(*lib.ExecutionTuple) []lib.Exec
 
 // GetDescription implements lib.ExecutorConfig.
 func (c *MonitorConfig) GetDescription(*lib.ExecutionTuple) string {
-	return fmt.Sprintf("watches the service and the load generator every %s", c.interval())
-}
-
-func (c *MonitorConfig) interval() time.Duration {
-	if c.Interval.Valid {
-		return c.Interval.TimeDuration()
+	agreed, err := c.contract()
+	if err != nil {
+		return "watches the service and the load generator" // Validate tells
+	}
+	read, scrape := c.intervals(agreed)
+	if read == scrape {
+		return fmt.Sprintf("watches the service and the load generator every %s", read)
 	}
 
-	return defaultInterval
+	return fmt.Sprintf("watches the service every %s and the load generator every %s", scrape, read)
+}
+
+// intervals are the times between two readings of the load generator, and of the service.
+func (c *MonitorConfig) intervals(agreed *contract.Contract) (read, scrape time.Duration) {
+	if c.Interval.Valid {
+		return c.Interval.TimeDuration(), c.Interval.TimeDuration()
+	}
+	scrape = defaultInterval
+	if agreed.Server != nil && agreed.Server.Interval > 0 {
+		scrape = time.Duration(agreed.Server.Interval)
+	}
+
+	return min(defaultInterval, scrape), scrape
 }
 
 // HasWork implements lib.ExecutorConfig. Every instance watches itself; only the first one asks the server.
@@ -113,10 +130,16 @@ func (c *MonitorConfig) NewExecutor(state *lib.ExecutionState, logger *logrus.En
 		return nil, err
 	}
 
-	return &monitor{
+	for _, u := range agreed.Unwatched() {
+		logger.Warn("the contract's rule " + u.String())
+	}
+	m := &monitor{
 		BaseExecutor: executor.NewBaseExecutor(c, state, logger), config: c, state: state, logger: logger, agreed: agreed,
-		load: c.gate.load,
-	}, nil
+		load: c.gate.load, endpoints: map[string]bool{},
+	}
+	m.interval, m.scrapeEvery = c.intervals(agreed)
+
+	return m, nil
 }
 
 // monitor is the running monitor.
@@ -128,6 +151,8 @@ type monitor struct {
 	agreed *contract.Contract
 	load   Load
 
+	interval, scrapeEvery time.Duration
+
 	started time.Time
 	out     chan<- metrics.SampleContainer
 	client  *http.Client
@@ -138,8 +163,9 @@ type monitor struct {
 
 	before        scrape.Reading // of the server; empty before the first one
 	haveBefore    bool
-	gapLogged     bool
-	queueFrom     string // where the queue's depth comes from
+	scraped       time.Time
+	endpoints     map[string]bool // what had a gap that was logged, or gave a good answer: see readHealth
+	queueFrom     string          // where the queue's depth comes from
 	arrivedBefore uint64
 }
 
@@ -155,13 +181,14 @@ func (m *monitor) Run(ctx context.Context, out chan<- metrics.SampleContainer) e
 	m.timers = headroom.WatchTimers(timersCtx)
 	defer m.timers.Wait()
 	defer stopTimers()
-	m.client = &http.Client{Timeout: m.config.interval()}
+	m.client = &http.Client{Timeout: min(max(m.scrapeEvery, shortestWait), longestWait)}
 	defer m.client.CloseIdleConnections()
-	m.watch = abort.NewWatch(m.agreed.Abort, m.started)
+	m.watch = abort.NewWatch(m.agreed, m.started)
 	m.arrivedBefore = m.load.Started()
+	m.warnWithoutOutput()
 
 	end := m.endOfOthers()
-	ticker := time.NewTicker(m.config.interval())
+	ticker := time.NewTicker(m.interval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -174,6 +201,25 @@ func (m *monitor) Run(ctx context.Context, out chan<- metrics.SampleContainer) e
 			if m.othersAreOver(now, end) {
 				return nil
 			}
+		}
+	}
+}
+
+// An endpoint has this time for its answer: the time between two readings, but a busy server's metrics may take a second, and a
+// server that hangs must not hold an abort rule back.
+const (
+	shortestWait = time.Second
+	longestWait  = 3 * time.Second
+)
+
+// warnWithoutOutput tells of rules that nobody watches in a run without --out llm=DIR.
+func (m *monitor) warnWithoutOutput() {
+	if m.config.gate.output() != nil {
+		return
+	}
+	for _, rule := range m.agreed.Abort {
+		if _, known := rule.Limit.Value(); known && rule.NeedsRequests() {
+			m.logger.Warnf("the contract's rule %s is not watched: give --out llm=DIR, which sees every request", rule.Name)
 		}
 	}
 }
@@ -198,11 +244,11 @@ func (m *monitor) othersAreOver(now time.Time, end time.Duration) bool {
 	if elapsed > end {
 		return true
 	}
-	if m.state.GetCurrentlyActiveVUsCount() > 0 || elapsed < 2*m.config.interval() {
+	if m.state.GetCurrentlyActiveVUsCount() > 0 || elapsed < 2*m.interval {
 		return false
 	}
 	for _, config := range m.state.Test.Options.Scenarios {
-		if config.GetType() != MonitorType && elapsed < config.GetStartTime()+max(m.scheduled(config), m.config.interval()) {
+		if config.GetType() != MonitorType && elapsed < config.GetStartTime()+max(m.scheduled(config), m.interval) {
 			return false
 		}
 	}
@@ -230,10 +276,10 @@ func (m *monitor) tick(ctx context.Context, now time.Time) error {
 	levels := map[string]float64{"in_flight": float64(m.load.InFlight())}
 	// The client sends it when requests start and end, and two that end at once can overtake each other on the way.
 	m.push(inFlightName, now, m.state.Test.RunTags, levels["in_flight"])
-	m.readClient(now, tags, levels)
-	if m.asksServer() {
+	m.readClient(now, tags)
+	if m.asksServer() && m.agreed.Server != nil && now.Sub(m.scraped) >= m.scrapeEvery-m.interval/2 {
+		m.scraped = now
 		m.readServer(ctx, now, tags, levels)
-		m.readHealth(ctx, levels)
 	}
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // the run ends: what could not be read says nothing
@@ -283,50 +329,118 @@ func (m *monitor) push(name string, now time.Time, tags *metrics.TagSet, value f
 	m.out <- metrics.Sample{TimeSeries: metrics.TimeSeries{Metric: metric, Tags: tags}, Time: now, Value: value}
 }
 
-// readClient reads the load generator's own state. The worst of its limits gives the state client_headroom.
-func (m *monitor) readClient(now time.Time, tags *metrics.TagSet, levels map[string]float64) {
+// readClient reads the load generator's own state.
+func (m *monitor) readClient(now time.Time, tags *metrics.TagSet) {
+	phase, _ := tags.Get("phase")
+	see := func(name string, value float64) {
+		m.push(clientPrefix+name, now, tags, value)
+		if judged(phase) {
+			m.watch.Client(name, value)
+		}
+	}
 	r := m.meter.Read()
-	seen := map[string]*float64{"cpu": r.CPU, "memory": r.Memory, "open_files": r.OpenFiles}
-	for name, value := range seen {
+	for name, value := range map[string]*float64{"cpu": r.CPU, "memory": r.Memory, "open_files": r.OpenFiles} {
 		if value != nil {
-			m.push(clientPrefix+name, now, tags, *value)
+			see(name, *value)
 		}
 	}
 	for _, late := range m.timers.Take() {
-		m.push(clientPrefix+"timer_delay", now, tags, metrics.D(late))
+		see("timer_delay", metrics.D(late))
 	}
-	breached := 0.0
-	for _, c := range m.agreed.ClientHeadroom {
-		if value := seen[c.Metric]; value != nil {
-			if met, known := c.Met(*value); known && !met {
-				breached = 1
-			}
-		}
-	}
-	levels["client_headroom"] = breached
 }
 
-// readServer scrapes the replicas. One that does not answer is a gap, and counted: the others alone would look like less
-// load.
-func (m *monitor) readServer(ctx context.Context, now time.Time, tags *metrics.TagSet, levels map[string]float64) {
-	if m.agreed.Server == nil {
-		return
-	}
-	reading, err := m.scrapeAll(ctx, m.agreed.Server.MetricsURLs)
-	if err != nil {
-		m.haveBefore = false
-		m.push(gapsName, now, tags.With("reason", err.Error()), 1)
-		if !m.gapLogged {
-			m.gapLogged = true
-			m.logger.WithError(err).Warn("monitor: the server's metrics could not be read; gaps are counted in " + gapsName)
-		}
+// The endpoints of the service, as the tag "endpoint" of a gap names them.
+const (
+	endpointServer = "server"
+	endpointGPU    = "gpu"
+	endpointHealth = "health"
+)
 
-		return
+// readServer asks the service all at once, so that one endpoint that hangs holds no other back. A replica that does not answer
+// is a gap, and counted: the others alone would look like less load.
+func (m *monitor) readServer(ctx context.Context, now time.Time, tags *metrics.TagSet, levels map[string]float64) {
+	var (
+		wg                   sync.WaitGroup
+		server, gpu          scrape.Reading
+		noServer, noGPU      error
+		health, derived      = m.agreed.Health()
+		unwell               = make([]error, len(health))
+		watchesHealth        = slices.ContainsFunc(m.agreed.Abort, func(r contract.AbortRule) bool { return r.Metric == "unhealthy" })
+		serverURLs, gpuPages = m.agreed.Server.MetricsURLs, m.agreed.Server.GPUURLs
+	)
+	wg.Go(func() {
+		server, noServer = scrapeAll(serverURLs, func(url string) (scrape.Reading, error) {
+			return scrape.FetchEngine(ctx, m.client, url, m.agreed.Server.Engine)
+		})
+	})
+	wg.Go(func() {
+		gpu, noGPU = scrapeAll(gpuPages, func(url string) (scrape.Reading, error) { return scrape.FetchGPU(ctx, m.client, url) })
+	})
+	if watchesHealth {
+		for i, url := range health {
+			wg.Go(func() { unwell[i] = scrape.Healthy(ctx, m.client, url) })
+		}
 	}
-	gpu, err := m.scrapeAll(ctx, m.agreed.Server.GPUURLs)
-	if err == nil {
-		reading = scrape.Join(reading, gpu)
+	wg.Wait()
+	if ctx.Err() != nil {
+		return // the run ends
 	}
+	if noServer != nil {
+		m.gap(now, tags, endpointServer, noServer)
+	}
+	if noGPU != nil {
+		m.gap(now, tags, endpointGPU, noGPU)
+	}
+	if watchesHealth {
+		m.readHealth(now, tags, levels, derived, unwell)
+	}
+	m.pushReading(now, tags, levels, scrape.Join(server, gpu), noServer == nil)
+}
+
+// gapKind is the kind of a gap's event: what explains a result is not told as what decides it.
+func gapKind(tags *metrics.TagSet) string {
+	switch tag(tags, "endpoint") {
+	case endpointGPU:
+		return results.EventGPUGap
+	case endpointHealth:
+		return results.EventHealthGap
+	default:
+		return results.EventScrapeGap
+	}
+}
+
+// gap counts what could not be read, and logs the first one of each kind of endpoint.
+func (m *monitor) gap(now time.Time, tags *metrics.TagSet, endpoint string, why error) {
+	reason := why.Error()
+	if endpoint != endpointServer {
+		reason = endpoint + ": " + reason
+	}
+	m.push(gapsName, now, tags.With("endpoint", endpoint).With("reason", reason), 1)
+	if key := "gap " + endpoint; !m.endpoints[key] {
+		m.endpoints[key] = true
+		m.logger.WithError(why).Warnf("monitor: the %s endpoint could not be read; gaps are counted in %s", endpoint, gapsName)
+	}
+}
+
+// readHealth gives the state unhealthy: bad while any of the endpoints does not answer well. One that the contract does not name
+// may not be there at all, and says nothing until it has answered well once.
+func (m *monitor) readHealth(now time.Time, tags *metrics.TagSet, levels map[string]float64, derived bool, unwell []error) {
+	for i, why := range unwell {
+		good := fmt.Sprint("good ", i)
+		switch {
+		case why == nil:
+			m.endpoints[good] = true
+			levels["unhealthy"] = max(levels["unhealthy"], 0)
+		case derived && !m.endpoints[good]:
+			m.gap(now, tags, endpointHealth, fmt.Errorf("abort.unhealthy is not watched until it answers: %w; give server.health_url", why))
+		default:
+			levels["unhealthy"] = 1
+		}
+	}
+}
+
+// pushReading hands on what the service said; of its own metrics only if all of its replicas answered.
+func (m *monitor) pushReading(now time.Time, tags *metrics.TagSet, levels map[string]float64, reading scrape.Reading, whole bool) {
 	for _, q := range []struct {
 		name  string
 		value *float64
@@ -342,10 +456,10 @@ func (m *monitor) readServer(ctx context.Context, now time.Time, tags *metrics.T
 			levels[q.name] = *q.value
 		}
 	}
-	if m.haveBefore {
+	if whole && m.haveBefore {
 		m.pushSince(now, tags, scrape.Between(m.before, reading), reading)
 	}
-	m.before, m.haveBefore = reading, true
+	m.before, m.haveBefore = reading, whole
 }
 
 func (m *monitor) pushSince(now time.Time, tags *metrics.TagSet, since scrape.Since, reading scrape.Reading) {
@@ -364,12 +478,12 @@ func (m *monitor) pushSince(now time.Time, tags *metrics.TagSet, since scrape.Si
 }
 
 // scrapeAll reads several endpoints at once and joins what they say.
-func (m *monitor) scrapeAll(ctx context.Context, urls []string) (scrape.Reading, error) {
+func scrapeAll(urls []string, fetch func(string) (scrape.Reading, error)) (scrape.Reading, error) {
 	readings := make([]scrape.Reading, len(urls))
 	errs := make([]error, len(urls))
 	var wg sync.WaitGroup
 	for i, url := range urls {
-		wg.Go(func() { readings[i], errs[i] = scrape.Fetch(ctx, m.client, url) })
+		wg.Go(func() { readings[i], errs[i] = fetch(url) })
 	}
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
@@ -377,19 +491,6 @@ func (m *monitor) scrapeAll(ctx context.Context, urls []string) (scrape.Reading,
 	}
 
 	return scrape.Join(readings...), nil
-}
-
-// readHealth asks the health endpoints; the state is bad while any of them does not answer well.
-func (m *monitor) readHealth(ctx context.Context, levels map[string]float64) {
-	if m.agreed.Server == nil || len(m.agreed.Server.HealthURLs) == 0 {
-		return
-	}
-	levels["unhealthy"] = 0
-	for _, url := range m.agreed.Server.HealthURLs {
-		if err := scrape.Healthy(ctx, m.client, url); err != nil {
-			levels["unhealthy"] = 1
-		}
-	}
 }
 
 // judgeGrowth runs the sequential test on the server's queue, and where that is not known, on what is in flight. Only

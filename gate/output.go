@@ -124,6 +124,7 @@ func (o *Output) describe(params output.Params) error {
 		return err
 	}
 	o.info.Labels = labels(params.ScriptOptions.Scenarios)
+	labelUnwatched(&o.info, o.contract)
 	if segment := params.ScriptOptions.ExecutionSegment; segment.FloatLength() < 1 {
 		addLabel(&o.info, fmt.Sprintf("%s %s: its verdict is on a part of the requests, `k6 x llm merge` gives the whole",
 			results.LabelSegment, segment))
@@ -270,7 +271,7 @@ func (o *Output) Start() error {
 		return errors.Join(err, writer.Close(time.Now(), nil))
 	}
 	if o.contract != nil {
-		o.watch = abort.NewWatch(o.contract.Abort, o.started)
+		o.watch = abort.NewWatch(o.contract, o.started)
 	}
 	flusher, err := output.NewPeriodicFlusher(flushPeriod, func() { o.flush(time.Now()) })
 	if err != nil {
@@ -393,6 +394,7 @@ func (o *Output) flush(now time.Time) {
 		case *llm.Started:
 			o.open[c.Seq] = c
 			o.seconds.started(c)
+			o.watchStart(c)
 		case *trace.Dropped:
 			o.dropped(c)
 		default:
@@ -410,6 +412,7 @@ func (o *Output) flush(now time.Time) {
 		return
 	}
 	o.ruled = now
+	o.watchOpen(now)
 	o.tripped = o.watch.Tick(now, nil)
 	if o.tripped == nil && o.early != nil {
 		o.tripped = o.early.certain(now)
@@ -441,8 +444,7 @@ func (o *Output) exchange(e *llm.Exchange) {
 		o.early.request(&r)
 	}
 	if o.watch != nil && e.Attempt == 1 {
-		o.watch.Request(watched(&r, gaps))
-		o.watch.Arrivals(1, 0)
+		o.watch.Request(watchedEnd(e, &r, gaps))
 	}
 }
 
@@ -454,9 +456,7 @@ func (o *Output) dropped(d *trace.Dropped) {
 	}
 	o.keep(o.writer.Request(&r))
 	o.seconds.dropped(d.Due, r.Phase, r.Step, 1)
-	if o.watch != nil {
-		o.watch.Arrivals(1, 1)
-	}
+	o.watchDrop(r.Phase, d.Due)
 }
 
 // sample takes what other executors and the monitor report.
@@ -471,13 +471,11 @@ func (o *Output) sample(s metrics.Sample) {
 			o.keep(o.writer.Request(&results.Request{
 				Row: -1, Scenario: scenario, Due: s.Time, Outcome: results.Dropped, Phase: phase, Step: step,
 			}))
+			o.watchDrop(phase, s.Time)
 		}
 		o.seconds.dropped(s.Time, phase, step, int64(s.Value))
-		if o.watch != nil {
-			o.watch.Arrivals(int(s.Value), int(s.Value))
-		}
 	case name == gapsName:
-		o.keep(o.writer.Event(results.Event{Time: s.Time, Kind: results.EventScrapeGap, Message: tag(s.Tags, "reason")}))
+		o.keep(o.writer.Event(results.Event{Time: s.Time, Kind: gapKind(s.Tags), Message: tag(s.Tags, "reason")}))
 	case (strings.HasPrefix(name, serverPrefix) || strings.HasPrefix(name, clientPrefix)) && !results.PlausibleGauge(s.Value):
 		o.keep(o.writer.Event(results.Event{
 			Time: s.Time, Kind: results.EventScrapeGap, Message: fmt.Sprintf("%s was %v, which is no measurement", name, s.Value),
@@ -615,28 +613,6 @@ func asked(n int) results.Int {
 	}
 
 	return results.IntOf(int64(n))
-}
-
-func watched(r *results.Request, gaps []float64) abort.Request {
-	number := func(n results.Number) float64 {
-		if !n.Known {
-			return math.NaN()
-		}
-
-		return n.Value
-	}
-	completion := math.NaN()
-	if r.Completion.Known {
-		completion = float64(r.Completion.Value)
-	}
-
-	return abort.Request{
-		Steady: r.Phase == "" || r.Phase == string(contract.PhaseSteady),
-		OK:     r.Outcome == results.OK, Failed: r.Outcome == results.Failed, Status: r.Status,
-		Good: r.Goodput == results.FlagYes, Judged: r.Goodput != results.FlagAbsent,
-		TTFT: number(r.TTFT), TTFTText: number(r.TTFTText), TPOT: number(r.TPOT), E2E: number(r.E2E),
-		ScheduleDelay: number(r.ScheduleDelay), OutputTPS: number(r.OutputTPS), ITL: gaps, CompletionTokens: completion,
-	}
 }
 
 // seconds collects the run second by second, until a second is complete.

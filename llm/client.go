@@ -17,6 +17,7 @@ import (
 	"go.k6.io/k6/metrics"
 	"golang.org/x/time/rate"
 
+	"github.com/safeqps/xk6-safeqps/llm/stream"
 	"github.com/safeqps/xk6-safeqps/llm/wire"
 )
 
@@ -199,8 +200,10 @@ func waitForTurn(ctx context.Context, limit *rate.Limiter) error {
 // announce tells k6 and the outputs that a request starts.
 func (c *client) announce(p *prepared, ex *Exchange) {
 	now := time.Now()
+	ex.Timeline.Live = &stream.Live{}
 	p.state.Samples <- &Started{
 		Seq: ex.Seq, Attempt: ex.Attempt, Sent: now, Due: ex.Due, Row: ex.Row, Class: ex.Class, Tags: ex.Tags,
+		Live: ex.Timeline.Live,
 		sample: metrics.Sample{
 			TimeSeries: metrics.TimeSeries{Metric: c.module.instruments.inFlight, Tags: ex.runTags},
 			Time:       now, Value: float64(c.module.root.inFlight.Add(1)), Metadata: p.tags.Metadata,

@@ -49,7 +49,9 @@ type Started struct {
 	Row     int64     // -1: not a row of a trace
 	Class   string
 	Tags    *metrics.TagSet
-	sample  metrics.Sample
+	// Live shows what has come of the answer, up to now.
+	Live   *stream.Live
+	sample metrics.Sample
 }
 
 // GetSamples implements metrics.SampleContainer: the llm_in_flight gauge.

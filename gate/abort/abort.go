@@ -1,13 +1,15 @@
 // Package abort watches a run and says when one of the contract's abort rules is met.
 //
-// Rules whose exact meaning a k6 threshold can carry are left to k6 (see contract.Thresholds); this package has the
-// others: those with a holding time, on throughput, and on levels and states that are read about once a second.
+// k6 judges those rules whose meaning a threshold can carry (see contract.Thresholds), by the requests that have come to
+// their end well. This package judges every rule, also by what k6 does not see: requests that are still waiting, requests
+// that failed, holding times, throughput, and levels and states that are read about once a second.
 package abort
 
 import (
 	"fmt"
+	"iter"
 	"math"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/safeqps/xk6-safeqps/gate/contract"
@@ -16,7 +18,7 @@ import (
 // Tripped is a rule that is met: the run has to stop.
 type Tripped struct {
 	Rule string // "abort.error_rate"
-	// Saw is what was seen, for people: "error_rate 43% for 10s, the rule stops at > 20% for 10s".
+	// Saw is what was seen, for people: "error_rate was 43% for 10s, the rule stops at > 20% for 10s".
 	Saw string
 	At  time.Time
 }
@@ -25,103 +27,214 @@ func (t *Tripped) Error() string {
 	return fmt.Sprintf("the contract's rule %s stops the run: %s", t.Rule, t.Saw)
 }
 
-// Request is what a rule needs to know of a request that has ended. NaN is absent.
+// Request is what a rule needs to know of a request: once a second while it is in flight, and once when it has ended. NaN is
+// absent.
 type Request struct {
-	Steady bool // it belongs to the steady phase
+	Seq    uint64 // the same in each report on this request, and in no other
+	Steady bool   // it belongs to the steady phase
+	Ended  bool   // false: it is in flight
 	OK     bool
 	Failed bool
 	Status int
+	// Tokenless says that nothing times its tokens: an embedding.
+	Tokenless bool
 	// Good says whether the request met its own objectives; Judged, whether that is known.
 	Good, Judged bool
 
+	// Waited is the time from its send until it ended, or until now.
+	Waited float64
+	// Silence is the time since the last chunk of a request in flight.
+	Silence float64
+
 	TTFT, TTFTText, TPOT, E2E, ScheduleDelay, OutputTPS float64 // milliseconds; tokens per second
-	ITL                                                 []float64
-	CompletionTokens                                    float64
+	// ITL are the gaps between its chunks so far, each report's beginning with those of the report before. Nil: none.
+	ITL              iter.Seq[float64]
+	CompletionTokens float64
+}
+
+// Arrival is a request that the schedule asked for.
+type Arrival struct {
+	Steady bool
+	Due    time.Time // zero: it had none
+	Sent   time.Time // zero: it was dropped
 }
 
 // Watch evaluates rules once a second. It is not for concurrent use.
 type Watch struct {
-	started time.Time
-	rules   []*rule
-	second  window // requests since the last tick
-	since   time.Time
+	started  time.Time
+	rules    []*rule
+	headroom *headroom      // nil unless a rule asks for it
+	gaps     map[uint64]int // how many of the gaps of a request in flight were taken; nil unless a rule asks for them
+	since    time.Time      // the tick before
+
+	second, steady counts // since the tick before, and since the begin of the steady phase
+	steadySince    time.Time
 }
 
+// counts are the flows that rates and throughputs are made of.
+type counts struct {
+	met, all         map[string]float64 // by metric
+	requests, tokens float64
+	ended            bool
+	offered, dropped float64
+}
+
+func newCounts() counts { return counts{met: map[string]float64{}, all: map[string]float64{}} }
+
+// rule is a rule and its state.
 type rule struct {
 	contract.AbortRule
 	badSince time.Time // zero while the state is good
-	lastBad  float64
+	seen     string    // what was seen when it was bad last
+
+	second  []float64       // values since the tick before
+	total   running         // all values of the steady phase
+	counted map[uint64]bool // requests in flight whose value, or whose present silence, has been counted
+	answers int             // answers that gave gaps since the tick before
+	failed  int             // and those that failed, without gaps of their own that would say so
 }
 
-// window is what came to an end in a stretch of time.
-type window struct {
-	requests []Request
-	dropped  float64
-	offered  float64
+// finding is what a rule sees at a tick.
+type finding struct {
+	bad  bool
+	seen string // "was 43%"
 }
 
-// NewWatch watches those of the rules that want a watch. A rule whose limit refers to a baseline that was not read is left
-// out: it has no number.
-func NewWatch(rules []contract.AbortRule, started time.Time) *Watch {
-	w := &Watch{started: started}
-	for _, r := range rules {
-		if _, ok := r.Limit.Value(); !ok && r.Stat.Kind != contract.StatState {
+// NewWatch watches the abort rules of a contract. Those that nothing can be known of are left out: see
+// contract.Unwatched, which says so.
+func NewWatch(c *contract.Contract, started time.Time) *Watch {
+	w := &Watch{started: started, since: started, second: newCounts(), steady: newCounts()}
+	for _, r := range c.Abort {
+		if _, ok := r.Limit.Value(); !ok {
 			continue
 		}
-		w.rules = append(w.rules, &rule{AbortRule: r})
+		w.rules = append(w.rules, &rule{AbortRule: r, counted: map[uint64]bool{}})
+		switch r.Metric {
+		case "itl":
+			w.gaps = map[uint64]int{}
+		case string(contract.SectionClientHeadroom):
+			w.headroom = newHeadroom(c.ClientHeadroom, r.For > 0)
+		}
 	}
 
 	return w
 }
 
-// Request adds a request that has ended.
+// Request adds a request, or what is new of it.
 func (w *Watch) Request(r Request) {
-	w.second.requests = append(w.second.requests, r)
+	gaps := w.newGaps(&r)
+	if !r.Steady {
+		return
+	}
+	w.begin()
+	for _, rule := range w.rules {
+		switch rule.Stat.Kind {
+		case contract.StatQuantile, contract.StatMean, contract.StatMin, contract.StatMax:
+			if rule.Metric == "itl" {
+				rule.gaps(&r, gaps)
+			} else {
+				rule.observe(&r)
+			}
+		}
+	}
+	if r.Ended {
+		w.second.add(&r)
+		w.steady.add(&r)
+	}
 }
 
-// Arrivals adds arrivals that were offered, and how many of them were dropped.
-func (w *Watch) Arrivals(offered, dropped int) {
-	w.second.offered += float64(offered)
-	w.second.dropped += float64(dropped)
+// begin notes when the steady phase began to be seen.
+func (w *Watch) begin() {
+	if w.steadySince.IsZero() {
+		w.steadySince = w.since
+	}
+}
+
+// newGaps are the gaps that were not reported before.
+func (w *Watch) newGaps(r *Request) []float64 {
+	if w.gaps == nil || r.ITL == nil {
+		return nil
+	}
+	var fresh []float64
+	n, taken := 0, w.gaps[r.Seq]
+	for gap := range r.ITL {
+		if n++; n > taken {
+			fresh = append(fresh, gap)
+		}
+	}
+	if r.Ended {
+		delete(w.gaps, r.Seq)
+	} else {
+		w.gaps[r.Seq] = n
+	}
+
+	return fresh
+}
+
+// Arrival adds an arrival, when it was started or dropped.
+func (w *Watch) Arrival(a Arrival) {
+	if !a.Steady {
+		return
+	}
+	w.begin()
+	for _, c := range []*counts{&w.second, &w.steady} {
+		c.offered++
+		if a.Sent.IsZero() {
+			c.dropped++
+		}
+	}
+	if w.headroom != nil {
+		w.headroom.arrival(a)
+	}
+}
+
+// Client adds what was seen of the load generator in the steady phase, by the names of client_headroom: "cpu", "memory",
+// "open_files", "timer_delay".
+func (w *Watch) Client(metric string, value float64) {
+	if w.headroom != nil {
+		w.headroom.add(metric, value)
+	}
 }
 
 // Tick is called about once a second with the levels and states that are known by then, by the contract's names
 // ("queue_depth", "unhealthy": 1 while bad). It returns the first rule that is met.
 func (w *Watch) Tick(now time.Time, levels map[string]float64) *Tripped {
 	elapsed := now.Sub(w.since).Seconds()
-	if w.since.IsZero() {
-		elapsed = now.Sub(w.started).Seconds()
-	}
 	w.since = now
+	var tripped *Tripped
 	for _, r := range w.rules {
-		value, known := w.value(r, levels, elapsed)
-		if t := r.update(now, now.Sub(w.started), value, known); t != nil {
-			return t
+		found, known := w.look(r, levels, elapsed, now)
+		if t := r.update(now, now.Sub(w.started), found, known); t != nil && tripped == nil {
+			tripped = t
 		}
+		r.second, r.answers, r.failed = r.second[:0], 0, 0
 	}
-	w.second = window{}
+	w.second = newCounts()
+	if w.headroom != nil {
+		w.headroom.next()
+	}
 
-	return nil
+	return tripped
 }
 
+// jitter is what ticks may be early: three of them are not always three seconds apart to the millisecond, and an abort must not
+// wait for a fourth.
+const jitter = 100 * time.Millisecond
+
 // update keeps a rule's state. A second without data neither starts a bad state nor ends one.
-func (r *rule) update(now time.Time, sinceStart time.Duration, value float64, known bool) *Tripped {
+func (r *rule) update(now time.Time, sinceStart time.Duration, found finding, known bool) *Tripped {
 	if known {
-		bad := r.Stat.Kind == contract.StatState && value > 0
-		if limit, ok := r.Limit.Value(); ok {
-			bad = r.Op.Holds(value, limit)
-		}
 		switch {
-		case !bad:
+		case !found.bad:
 			r.badSince = time.Time{}
 		case r.badSince.IsZero():
 			r.badSince = now
 			fallthrough
 		default:
-			r.lastBad = value
+			r.seen = found.seen
 		}
 	}
-	if r.badSince.IsZero() || now.Sub(r.badSince) < time.Duration(r.For) || sinceStart < time.Duration(r.After) {
+	if r.badSince.IsZero() || now.Sub(r.badSince) < time.Duration(r.For)-jitter || sinceStart < time.Duration(r.After) {
 		return nil
 	}
 
@@ -134,145 +247,94 @@ func (r *rule) saw() string {
 		held = " for " + r.For.String()
 	}
 	if r.Stat.Kind == contract.StatState {
+		if r.seen != "" {
+			return r.Metric + held + ": " + r.seen
+		}
+
 		return r.Metric + held
 	}
 
-	return fmt.Sprintf("%s was %s%s, the rule stops at %s", r.Metric, quantity(r.lastBad, r.Unit), held, r.LimitText())
+	return fmt.Sprintf("%s %s%s, the rule stops at %s", r.key(), r.seen, held, r.LimitText())
 }
 
-func (w *Watch) value(r *rule, levels map[string]float64, elapsed float64) (float64, bool) {
+// key is the rule as the contract's file has it: "ttft_p99".
+func (r *rule) key() string { return strings.TrimPrefix(r.Name, string(contract.SectionAbort)+".") }
+
+// holds says that a value is in the rule's bad state.
+func (r *rule) holds(v float64) bool {
+	limit, ok := r.Limit.Value()
+
+	return ok && r.Op.Holds(v, limit)
+}
+
+// judge is the finding on one number.
+func (r *rule) judge(v float64) finding {
+	return finding{bad: r.holds(v), seen: "was " + quantity(v, r.Unit)}
+}
+
+func (w *Watch) look(r *rule, levels map[string]float64, elapsed float64, now time.Time) (finding, bool) {
 	if v, ok := levels[r.Metric]; ok {
-		return v, true
+		if r.Stat.Kind == contract.StatState {
+			return finding{bad: v > 0}, true
+		}
+
+		return r.judge(v), true
+	}
+	so := &w.second
+	if r.For == 0 {
+		so, elapsed = &w.steady, now.Sub(w.steadySince).Seconds()
 	}
 	switch r.Stat.Kind {
 	case contract.StatQuantile, contract.StatMean, contract.StatMin, contract.StatMax:
-		return w.distribution(r)
+		return r.distribution()
 	case contract.StatRate:
-		return w.rate(r.Metric)
+		met, all := so.met[r.Metric], so.all[r.Metric]
+
+		return r.judge(met / max(all, 1)), all > 0
 	case contract.StatThroughput:
-		return w.throughput(r.Metric, elapsed)
+		if !so.ended || elapsed <= 0 {
+			return finding{}, false
+		}
+		if r.Metric == "requests_per_second" {
+			return r.judge(so.requests / elapsed), true
+		}
+
+		return r.judge(so.tokens / elapsed), true
 	case contract.StatCount:
 		if r.Unit == contract.UnitRatio {
-			return w.second.dropped / w.second.offered, w.second.offered > 0
+			return r.judge(so.dropped / so.offered), so.offered > 0
 		}
 
-		return w.second.dropped, true
-	default:
-		return 0, false
+		return r.judge(so.dropped), true
+	case contract.StatState:
+		if w.headroom != nil && r.Metric == string(contract.SectionClientHeadroom) {
+			return w.headroom.look()
+		}
+	}
+
+	return finding{}, false
+}
+
+// add counts a request that has ended.
+func (c *counts) add(r *Request) {
+	c.ended = true
+	c.share("success_rate", r.OK, r.OK || r.Failed)
+	c.share("error_rate", r.Failed, r.OK || r.Failed)
+	c.share("http_5xx", r.Status >= 500, true)
+	c.share("goodput", r.Good, r.Judged)
+	if r.OK {
+		c.requests++
+	}
+	if !math.IsNaN(r.CompletionTokens) {
+		c.tokens += r.CompletionTokens
 	}
 }
 
-func (w *Watch) distribution(r *rule) (float64, bool) {
-	var values []float64
-	for _, req := range w.second.requests {
-		switch {
-		case !req.Steady:
-		case r.Metric == "itl":
-			values = append(values, req.ITL...)
-		default:
-			values = append(values, of(req, r.Metric))
-		}
+func (c *counts) share(metric string, hit, counts bool) {
+	if counts {
+		c.all[metric]++
 	}
-	values = slices.DeleteFunc(values, math.IsNaN)
-	if len(values) == 0 {
-		return 0, false
-	}
-	slices.Sort(values)
-	switch r.Stat.Kind {
-	case contract.StatMin:
-		return values[0], true
-	case contract.StatMax:
-		return values[len(values)-1], true
-	case contract.StatMean:
-		total := 0.0
-		for _, v := range values {
-			total += v
-		}
-
-		return total / float64(len(values)), true
-	default:
-		return values[min(int(math.Ceil(r.Stat.Quantile*float64(len(values))))-1, len(values)-1)], true
-	}
-}
-
-func of(r Request, metric string) float64 {
-	switch metric {
-	case "ttft":
-		return r.TTFT
-	case "ttft_text":
-		return r.TTFTText
-	case "tpot":
-		return r.TPOT
-	case "e2e":
-		return r.E2E
-	case "schedule_delay":
-		return r.ScheduleDelay
-	case "output_tps":
-		return r.OutputTPS
-	default:
-		return math.NaN()
-	}
-}
-
-func (w *Watch) rate(metric string) (float64, bool) {
-	met, all := 0.0, 0.0
-	for _, r := range w.second.requests {
-		if !r.Steady {
-			continue
-		}
-		var hit, counts bool
-		switch metric {
-		case "success_rate":
-			hit, counts = r.OK, r.OK || r.Failed
-		case "error_rate":
-			hit, counts = r.Failed, r.OK || r.Failed
-		case "http_5xx":
-			hit, counts = r.Status >= 500, true
-		case "goodput":
-			hit, counts = r.Good, r.Judged
-		}
-		if counts {
-			all++
-		}
-		if hit && counts {
-			met++
-		}
-	}
-
-	return met / max(all, 1), all > 0
-}
-
-func (w *Watch) throughput(metric string, elapsed float64) (float64, bool) {
-	if elapsed <= 0 {
-		return 0, false
-	}
-	total, seen := 0.0, false
-	for _, r := range w.second.requests {
-		if !r.Steady {
-			continue
-		}
-		seen = true
-		switch {
-		case metric == "requests_per_second":
-			total++
-		case !math.IsNaN(r.CompletionTokens):
-			total += r.CompletionTokens
-		}
-	}
-
-	return total / elapsed, seen
-}
-
-// quantity writes a value with its unit, to three significant digits.
-func quantity(v float64, unit contract.Unit) string {
-	switch unit {
-	case contract.UnitRatio:
-		return fmt.Sprintf("%.3g%%", 100*v)
-	case contract.UnitMilliseconds:
-		return fmt.Sprintf("%.3gms", v)
-	case contract.UnitTokensPerSecond, contract.UnitRequestsPerSecond:
-		return fmt.Sprintf("%.3g %s", v, unit)
-	default:
-		return fmt.Sprintf("%.3g", v)
+	if counts && hit {
+		c.met[metric]++
 	}
 }

@@ -17,6 +17,10 @@ const (
 	JudgeThreshold Judge = "k6 threshold"
 	JudgeMonitor   Judge = "live monitor"
 	JudgeVerdict   Judge = "verdict"
+	// JudgeOutput is --out llm=DIR, which sees every request.
+	JudgeOutput Judge = "output llm"
+	// JudgeNobody is for an abort rule that nothing can watch.
+	JudgeNobody Judge = "nobody"
 )
 
 // Explanation is what a contract means, line by line.
@@ -75,7 +79,22 @@ func Describe(c *Contract) Explanation {
 		}
 	}
 	for _, rule := range c.Abort {
-		e.Lines = append(e.Lines, describeRule(rule, thresholdsOf(merged, rule.Name)))
+		e.Lines = append(e.Lines, describeRule(rule, c, thresholdsOf(merged, rule.Name)))
+	}
+	for _, u := range c.Unwatched() {
+		for i := range e.Lines {
+			if e.Lines[i].Name == u.Rule.Name {
+				e.Lines[i].JudgedBy, e.Lines[i].Note = []Judge{JudgeNobody}, u.Why
+			}
+		}
+	}
+	if health, derived := c.Health(); derived {
+		for i := range e.Lines {
+			if e.Lines[i].Name == "abort.unhealthy" {
+				e.Lines[i].Note = joinNotes(e.Lines[i].Note, "without server.health_url it asks "+strings.Join(health, ", ")+
+					", and watches from the first good answer on")
+			}
+		}
 	}
 	return e
 }
@@ -138,7 +157,7 @@ func joinNotes(a, b string) string {
 	return a + "; " + b
 }
 
-func describeRule(r AbortRule, thresholds []Threshold) Line {
+func describeRule(r AbortRule, in *Contract, thresholds []Threshold) Line {
 	spec, _ := specOf(r.Metric)
 	line := Line{
 		Section: SectionAbort, Name: r.Name, Condition: r.LimitText(), Meaning: "stop on: " + r.Stat.of(spec),
@@ -146,12 +165,20 @@ func describeRule(r AbortRule, thresholds []Threshold) Line {
 	}
 	_, reason := ruleThreshold(r)
 	switch {
-	case reason != "":
-		line.JudgedBy, line.Note = []Judge{JudgeMonitor}, "no k6 threshold: "+reason
-	case spec.shape == shapeState:
-		line.JudgedBy = []Judge{JudgeMonitor, JudgeThreshold}
+	case r.Metric == string(SectionClientHeadroom):
+		line.JudgedBy = []Judge{JudgeMonitor, JudgeOutput}
+	case spec.shape == shapeState || spec.shape == shapeLevel:
+		line.JudgedBy = []Judge{JudgeMonitor}
 	default:
-		line.JudgedBy = []Judge{JudgeThreshold}
+		line.JudgedBy = []Judge{JudgeOutput}
+	}
+	if reason == "" {
+		line.JudgedBy = append(line.JudgedBy, JudgeThreshold)
+	} else {
+		line.Note = "no k6 threshold: " + reason
+	}
+	if r.Metric == "goodput" && in.RequestSLO == nil {
+		line.Note = joinNotes(line.Note, "the contract has no request_slo: without one in the script, nothing is counted")
 	}
 	return line
 }

@@ -3,7 +3,6 @@ package contract
 import (
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -571,12 +570,9 @@ func (l *loader) urls(n *node, path string) []string {
 		if text == "" {
 			continue
 		}
-		parsed, err := url.Parse(text)
-		switch {
-		case err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https":
-			l.report(item.pos, paths[i], item.describe(), "an address such as http://127.0.0.1:8000/metrics")
-		case parsed.User != nil:
-			l.report(item.pos, paths[i], "an address with credentials", "one without: a contract is kept with the results")
+		switch problem := checkAddress(text); {
+		case problem != nil:
+			l.reportFault(item.pos, paths[i], l.withOrigin(problem, item))
 		case slices.Contains(addresses, text):
 			l.report(item.pos, paths[i], item.describe()+" again", "each replica once")
 		default:

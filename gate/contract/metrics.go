@@ -90,7 +90,7 @@ var catalogue = []metricSpec{
 	{"in_flight", "llm_in_flight", UnitCount, lower, shapeLevel, serverSections, levelEnd, "50", "requests in flight, as the client sees"},
 	{"kv_cache_usage", "llm_server_kv_cache_usage", UnitRatio, lower, shapeLevel, serverSections, levelEnd, "95%", "share of the server's KV cache in use"},
 
-	{"unhealthy", "", UnitState, lower, shapeState, []Section{SectionAbort}, Stat{}, "", "the server's health endpoint does not answer 200"},
+	{"unhealthy", "", UnitState, lower, shapeState, []Section{SectionAbort}, Stat{}, "", "the server's health endpoint does not answer 2xx"},
 	{"client_headroom", "", UnitState, lower, shapeState, []Section{SectionAbort}, Stat{}, "", "a client_headroom limit is exceeded"},
 }
 

@@ -117,6 +117,8 @@ type Sample struct {
 const (
 	EventAbort        = "abort"         // Rule and Saw say why the run was stopped
 	EventScrapeGap    = "scrape_gap"    // the server's metrics could not be read
+	EventGPUGap       = "gpu_gap"       // the GPU exporter could not be read
+	EventHealthGap    = "health_gap"    // a health endpoint that the contract does not name has never answered well
 	EventUnhealthy    = "unhealthy"     // the server's health endpoint said no
 	EventClientLimit  = "client_limit"  // the load generator reached a limit of its own
 	EventHistogramCap = "histogram_cap" // more phase, step and class combinations than are kept
@@ -224,4 +226,6 @@ const (
 	LabelSyntheticPrompts = "synthetic prompts"
 	// LabelCalibratedLengths: prompt lengths were calibrated against the served model's own count.
 	LabelCalibratedLengths = "calibrated lengths"
+	// LabelUnwatched: an abort rule of the contract could not be watched, so that it did not stop the run.
+	LabelUnwatched = "abort rule not watched"
 )

@@ -132,8 +132,19 @@ var engines = []engine{ //nolint:gochecknoglobals // a constant table
 var ErrNothingKnown = errors.New(
 	"no metric of vLLM, SGLang, TGI, llama.cpp, TensorRT-LLM, Triton, Dynamo or the DCGM exporter is there")
 
-// Parse reads one exposition in Prometheus' text format.
-func Parse(text io.Reader) (Reading, error) {
+// Parse reads one exposition in Prometheus' text format, by the names of every engine and of the DCGM exporter.
+func Parse(text io.Reader) (Reading, error) { return parse(text, all) }
+
+// names says whose names are looked for.
+type names struct {
+	engine string // "" for every one's
+	gpu    bool   // the DCGM exporter's
+	none   error  // what it means that none of them is there
+}
+
+var all = names{gpu: true, none: ErrNothingKnown} //nolint:gochecknoglobals // a constant
+
+func parse(text io.Reader, wanted names) (Reading, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(text)
 	if err != nil {
@@ -141,14 +152,19 @@ func Parse(text io.Reader) (Reading, error) {
 	}
 	r := Reading{}
 	for i := range engines {
+		if wanted.engine != "" && engines[i].name != wanted.engine {
+			continue
+		}
 		if known := r.take(&engines[i], families); known && r.Engine == "" {
 			r.Engine = engines[i].name
 		}
 	}
-	r.GPUUtilisation = scaled(mean(families, named("DCGM_FI_DEV_GPU_UTIL")), 0.01)
-	r.GPUMemoryUsed = scaled(sum(families, named("DCGM_FI_DEV_FB_USED")), 1<<20)
+	if wanted.gpu {
+		r.GPUUtilisation = scaled(mean(families, named("DCGM_FI_DEV_GPU_UTIL")), 0.01)
+		r.GPUMemoryUsed = scaled(sum(families, named("DCGM_FI_DEV_FB_USED")), 1<<20)
+	}
 	if r == (Reading{}) {
-		return r, ErrNothingKnown
+		return r, wanted.none
 	}
 
 	return r, nil
@@ -418,8 +434,32 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // io.EOF has to stay what it is
 }
 
-// Fetch reads one endpoint.
+// Fetch reads one endpoint, by the names of every engine and of the DCGM exporter.
 func Fetch(ctx context.Context, client *http.Client, url string) (Reading, error) {
+	return fetch(ctx, client, url, all)
+}
+
+// FetchEngine reads one endpoint by the names of one engine, which is called as contracts do (contract.Engines): a page that
+// shows several engines' names, such as a router's, then gives those of the engine that is asked for. "auto" and "" take the
+// first engine's that is found.
+func FetchEngine(ctx context.Context, client *http.Client, url, name string) (Reading, error) {
+	if name == "" || name == "auto" {
+		return Fetch(ctx, client, url)
+	}
+	own := map[string]string{"llamacpp": "llama.cpp", "tensorrt-llm": "trtllm-serve"}
+	if as, ok := own[name]; ok {
+		name = as
+	}
+
+	return fetch(ctx, client, url, names{engine: name, gpu: true, none: fmt.Errorf("no metric of %s is there", name)})
+}
+
+// FetchGPU reads a DCGM exporter, and of a page that holds other metrics too nothing else.
+func FetchGPU(ctx context.Context, client *http.Client, url string) (Reading, error) {
+	return fetch(ctx, client, url, names{engine: "none", gpu: true, none: errors.New("no metric of the DCGM exporter is there")})
+}
+
+func fetch(ctx context.Context, client *http.Client, url string, wanted names) (Reading, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return Reading{}, fmt.Errorf("metrics endpoint: %w", err)
@@ -432,7 +472,7 @@ func Fetch(ctx context.Context, client *http.Client, url string) (Reading, error
 	if resp.StatusCode != http.StatusOK {
 		return Reading{}, fmt.Errorf("metrics endpoint %s: got status %d, expected 200", url, resp.StatusCode)
 	}
-	r, err := Parse(&bounded{from: resp.Body, left: maxBytes})
+	r, err := parse(&bounded{from: resp.Body, left: maxBytes}, wanted)
 	if err != nil {
 		return r, fmt.Errorf("metrics endpoint %s: %w", url, err)
 	}

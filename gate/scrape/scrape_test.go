@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/safeqps/xk6-safeqps/gate/contract"
 	"github.com/safeqps/xk6-safeqps/gate/scrape"
 )
 
@@ -228,4 +229,33 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, text string) {
 		_, _ = scrape.Parse(strings.NewReader(text)) // must not panic
 	})
+}
+
+func TestOneEngineIsAskedFor(t *testing.T) {
+	t.Parallel()
+	page := "vllm:num_requests_waiting 3\nsglang:num_queue_reqs 5\nllamacpp:requests_deferred 7\ntrtllm_num_requests_waiting 9\n" +
+		"DCGM_FI_DEV_GPU_UTIL 40\n"
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(page)) }))
+	t.Cleanup(s.Close)
+	for name, want := range map[string]float64{"auto": 3, "": 3, "vllm": 3, "sglang": 5, "llamacpp": 7, "tensorrt-llm": 9} {
+		r, err := scrape.FetchEngine(t.Context(), s.Client(), s.URL, name)
+		require.NoError(t, err, name)
+		require.Equal(t, v(want), r.QueueDepth, name)
+		require.Equal(t, v(0.4), r.GPUUtilisation)
+	}
+	r, err := scrape.FetchGPU(t.Context(), s.Client(), s.URL)
+	require.NoError(t, err)
+	require.Equal(t, scrape.Reading{GPUUtilisation: v(0.4)}, r, "the server's own numbers are not counted a second time")
+	page = "vllm:num_requests_waiting 3\n"
+	for _, name := range contract.Engines() {
+		_, err = scrape.FetchEngine(t.Context(), s.Client(), s.URL, name)
+		if name == "auto" || name == "vllm" {
+			require.NoError(t, err)
+
+			continue
+		}
+		require.ErrorContains(t, err, "no metric of ", name)
+	}
+	_, err = scrape.FetchGPU(t.Context(), s.Client(), s.URL)
+	require.ErrorContains(t, err, "no metric of the DCGM exporter is there")
 }

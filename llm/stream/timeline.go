@@ -12,6 +12,8 @@ type Timeline struct {
 	// Sent is when the request was handed to the transport. It comes before a connection is made, if one is needed, so
 	// that TTFT is what a caller waits; k6's http_req_connecting and http_req_tls_handshaking show that part apart.
 	Sent time.Time
+	// Live, where set, shows each chunk to whoever watches the answer while it comes.
+	Live *Live
 
 	chunks    []time.Duration // since Sent
 	answers   []int           // the answer that each chunk belongs to; nil as long as there is one
@@ -37,6 +39,9 @@ func (t *Timeline) chunk(d wire.Delta) {
 	t.tokens += d.Tokens
 	if d.Text && !t.hasText {
 		t.hasText, t.firstText = true, at
+	}
+	if t.Live != nil {
+		t.Live.show(t)
 	}
 }
 
