@@ -173,7 +173,7 @@ func TestGitHubWorkflow(t *testing.T) {
 			gated = true
 		case strings.HasPrefix(uses, "actions/upload-artifact@"):
 			require.Equal(t, "always()", step["if"])
-			require.Equal(t, "results/", at(t, step, "with", "path"))
+			require.Equal(t, "results/", at(t, step, "with", "path"), "report.html is in it")
 			kept = true
 		case strings.Contains(command, "gh pr comment"):
 			require.Contains(t, step["if"], "always()")
