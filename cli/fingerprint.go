@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 )
@@ -58,11 +59,16 @@ func digest(content []byte) string {
 	return hex.EncodeToString(sum[:16])
 }
 
+// archiveFile is what k6 archives the script into, in the search's own directory: the one that can be written to for
+// certain, since an image may have no place for temporary files. It is gone once it was read; what a killed search left is
+// written over.
+const archiveFile = "script.tar.tmp"
+
 // archived is the digest of the script's files, and the names of the variables that they read.
 func (p *prober) archived(ctx context.Context, rate float64) (files string, read []string, err error) {
-	archive, err := os.CreateTemp("", "safeqps-*.tar")
+	archive, err := os.Create(filepath.Join(p.dir, archiveFile))
 	if err != nil {
-		return "", nil, fmt.Errorf("capacity: %w", err)
+		return "", nil, fmt.Errorf("--out: %w", err)
 	}
 	defer func() { err = errors.Join(err, archive.Close(), os.Remove(archive.Name())) }()
 	args := append([]string{"archive", "--quiet", "-O", archive.Name()}, p.variables(rate, p.contract.Phases.Steady.String(), 1)...)

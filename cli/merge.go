@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -34,6 +35,9 @@ func newMerge(env environment) *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			if out == "" {
 				return wrongUse(errors.New("--out: got nothing, expected a directory for the joined evidence"))
+			}
+			if err := free(out, overwrite); err != nil {
+				return wrongUse(err)
 			}
 			first, err := results.Open(args[0])
 			if err != nil {
@@ -76,6 +80,16 @@ func newMerge(env environment) *cobra.Command {
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print verdict.json")
 
 	return cmd
+}
+
+// free refuses a directory that holds something. Merging would refuse it as well, but in the words of `--out llm=DIR`.
+func free(dir string, overwrite bool) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil || overwrite || len(entries) == 0 {
+		return nil //nolint:nilerr // mostly there is none yet, and making it tells the rest
+	}
+
+	return fmt.Errorf("--out: directory %s is not empty: give another one, or --overwrite to replace the results in it", dir)
 }
 
 // printInstances tells what was joined, and how the instances' clocks stood.

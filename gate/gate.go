@@ -46,7 +46,7 @@ func (g *Gate) NewOutput(params output.Params) (output.Output, error) {
 	defer g.mu.Unlock()
 	g.out = out
 
-	return out, nil
+	return &thresholdsOutput{Output: out}, nil
 }
 
 func (g *Gate) output() *Output {

@@ -23,6 +23,9 @@ type Threshold struct {
 	Comment string `json:"comment"`
 }
 
+// String is the threshold in one line: "llm_ttft{phase:steady} p(95)<=800".
+func (t Threshold) String() string { return t.Metric + " " + t.Expression }
+
 // Thresholds returns the k6 thresholds of a contract, in the order of its lines, each once. A line without
 // an exact translation has none; Explanation says why and what judges it instead. A relative limit has
 // none until Resolve gave it its value: see Contract.BaselineNames.

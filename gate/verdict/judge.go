@@ -116,7 +116,7 @@ func (j *judge) read(out *Result) error {
 	}
 	out.tellEvents(events)
 	out.tellDrops()
-	return nil
+	return j.crossed(out, events)
 }
 
 // dropUnknown stands for drops of executors that do not say why.
@@ -159,8 +159,8 @@ func (r *Result) tellEvents(events []results.Event) {
 	first := make(map[string]results.Event)
 	var kinds []string
 	for _, e := range events {
-		if e.Kind == results.EventAbort {
-			continue // told by the criterion
+		if e.Kind == results.EventAbort || e.Kind == EventThreshold {
+			continue // told by the criterion, and by crossed
 		}
 		if counts[e.Kind] == 0 {
 			kinds = append(kinds, e.Kind)

@@ -702,6 +702,31 @@ func TestShortWarmupIsCalledOut(t *testing.T) {
 	require.LessOrEqual(t, alarms, 3)
 }
 
+func TestCrossedThresholdsAreToldApart(t *testing.T) {
+	r := new(recorded).add(1000, nil)
+	carried, err := json.Marshal(load(t, gate(`ttft_p99: "<= 50ms"`)))
+	require.NoError(t, err)
+	r.info.Contract = carried
+	for _, rule := range []string{
+		"http_req_duration max<1", "llm_ttft{phase:steady} p(99)<=50", "llm_ttft{phase:steady} p(95)<=800", "llm_ttft{phase:steady} p(95)<=799",
+		"http_req_duration max<1", // another instance's
+	} {
+		r.events = append(r.events, results.Event{Time: epoch, Kind: EventThreshold, Rule: rule, Message: "crossed"})
+	}
+	got := r.judge(t, gate(`ttft_p95: "<= 800ms"`))
+	require.Equal(t, Pass, got.Verdict, "no criterion")
+	require.Equal(t, []CrossedThreshold{
+		{Threshold: "http_req_duration max<1", Own: true},
+		{Threshold: "llm_ttft{phase:steady} p(99)<=50"}, // of the contract that the run carried
+		{Threshold: "llm_ttft{phase:steady} p(95)<=800"},
+		{Threshold: "llm_ttft{phase:steady} p(95)<=799", Own: true},
+	}, got.Crossed)
+	require.Equal(t, []string{
+		"a threshold of the script's own was crossed: http_req_duration max<1. It is no part of the contract, and of this verdict",
+		"a threshold of the script's own was crossed: llm_ttft{phase:steady} p(95)<=799. It is no part of the contract, and of this verdict",
+	}, got.Warnings)
+}
+
 func TestEventsLabelsAndDecisionTravel(t *testing.T) {
 	r := new(recorded).add(1000, nil)
 	r.info.Labels = []string{results.LabelIgnoreEOS, "my own"}

@@ -103,15 +103,17 @@ type Result struct {
 	DroppedBy map[string]int64 `json:"dropped_by_reason,omitempty"`
 	Phases    []Phase          `json:"phases,omitempty"`
 	// Steps has the rates of a staircase by themselves, where the steady phase has more than one.
-	Steps    []Step           `json:"steps,omitempty"`
-	Warnings []string         `json:"warnings,omitempty"`
-	Labels   []string         `json:"labels,omitempty"`
-	Prefix   *PrefixCache     `json:"prefix_cache,omitempty"`
-	Aborted  *results.Aborted `json:"aborted,omitempty"`
-	Decision json.RawMessage  `json:"decision,omitempty"`
-	Workload string           `json:"workload,omitempty"`
-	Started  time.Time        `json:"started,omitzero"`
-	Ended    time.Time        `json:"ended,omitzero"`
+	Steps    []Step   `json:"steps,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
+	// Crossed has the thresholds of k6 that were crossed, for the exit code of `k6 run`: no criterion is among them.
+	Crossed  []CrossedThreshold `json:"crossed_thresholds,omitempty"`
+	Labels   []string           `json:"labels,omitempty"`
+	Prefix   *PrefixCache       `json:"prefix_cache,omitempty"`
+	Aborted  *results.Aborted   `json:"aborted,omitempty"`
+	Decision json.RawMessage    `json:"decision,omitempty"`
+	Workload string             `json:"workload,omitempty"`
+	Started  time.Time          `json:"started,omitzero"`
+	Ended    time.Time          `json:"ended,omitzero"`
 
 	// partial is true where evidence of instances is missing.
 	partial bool

@@ -42,6 +42,6 @@ func TestSchemaHasTheKeysThatAreWritten(t *testing.T) {
 	require.Equal(t, defined("verdict"), keysOf(t, Result{
 		Phases: []Phase{{}}, Steps: []Step{{}}, Warnings: []string{"w"}, Labels: []string{"l"}, Prefix: &PrefixCache{}, Aborted: &results.Aborted{},
 		Decision: json.RawMessage("{}"), Workload: "w", Started: time.Unix(1, 0), Ended: time.Unix(2, 0),
-		DroppedBy: map[string]int64{"late": 1},
+		DroppedBy: map[string]int64{"late": 1}, Crossed: []CrossedThreshold{{}},
 	}))
 }

@@ -24,6 +24,11 @@ const client = new llm.Client({ baseURL: __ENV.LLM_BASE_URL, model: 'sim' });
 export default function () { client.chat(workload.next()); }
 `
 
+// withOwn adds thresholds of the script's own to those of the contract.
+func withOwn(thresholds string) string {
+	return strings.ReplaceAll(constantLoad, "contract.thresholds()", "contract.thresholds("+thresholds+")")
+}
+
 // The tests share their machine with the engine: but for one case its headroom is not under test.
 const shortPhases = `
 client_headroom: {cpu: off, memory: off, timer_delay_p99: off, schedule_error: off, dropped: off, HEADROOM}
@@ -43,6 +48,9 @@ func TestGateScriptEndsWithTheVerdict(t *testing.T) {
 		exit     int
 		says     string
 		report   string // in report.md
+		judgedBy string // another contract than the script's
+		before   string // a shell line before each k6 with the arguments "$@"
+		undrawn  bool
 
 		dir  string
 		wait func() ran
@@ -65,6 +73,29 @@ func TestGateScriptEndsWithTheVerdict(t *testing.T) {
 			contract: `capacity_gate: {success_rate: ">= 0.5"}`, headroom: `open_files: "<= 0.0001%"`,
 			env: []string{"ALLOW_INCONCLUSIVE=1"}, exit: 2, says: "INVALID", report: "INVALID",
 		},
+		"a threshold of the script's own": {
+			contract: `capacity_gate: {success_rate: ">= 0.5"}`, script: withOwn(`{ http_req_duration: ['max<0.001'], checks: ['rate>=0'] }`),
+			exit: 1, says: "the contract's verdict is PASS, but thresholds of the script's own were crossed",
+			report: "a threshold of the script's own was crossed: http\\_req\\_duration max&lt;0.001. ",
+		},
+		"a threshold of the script's own is not allowed with too little evidence": {
+			contract: `capacity_gate: {success_rate: ">= 0.9999"}`, script: withOwn(`{ http_req_duration: ['max<0.001'] }`),
+			env: []string{"ALLOW_INCONCLUSIVE=1"}, exit: 1,
+			says: "the contract's verdict is INCONCLUSIVE, but thresholds of the script's own were crossed", report: "INCONCLUSIVE",
+		},
+		"thresholds of the script's contract, judged by another": {
+			contract: `capacity_gate: {ttft_p95: "<= 0.001ms"}`, judgedBy: `capacity_gate: {success_rate: ">= 0.5"}`,
+			script: withOwn(`{ http_req_duration: ['max<100000'] }`), exit: 0,
+			says: "k6 ended with 99 for thresholds that a contract asks for", report: "PASS",
+		},
+		"no page": {
+			contract: `capacity_gate: {success_rate: ">= 0.5"}`, before: `if [ "$2 $3" = "llm report" ]; then exit 3; fi`, undrawn: true, exit: 0,
+			says: "gate.sh: the page could not be drawn: there is no out/report.html. The verdict stands", report: "PASS",
+		},
+		"a 99 that the evidence does not explain": {
+			contract: `capacity_gate: {success_rate: ">= 0.5"}`, before: `if [ "$1" = run ]; then ` + k6(t) + ` "$@" && exit 99; fi`,
+			exit: 1, says: "k6 ended with 99, and the evidence does not say for which threshold", report: "PASS",
+		},
 		"a broken script": {
 			contract: `capacity_gate: {success_rate: ">= 0.5"}`, script: "export default function () { not javascript", exit: 4,
 			says: "there is nothing to judge",
@@ -74,7 +105,17 @@ func TestGateScriptEndsWithTheVerdict(t *testing.T) {
 		c.dir = t.TempDir()
 		write(t, c.dir, "script.js", cmp.Or(c.script, constantLoad))
 		write(t, c.dir, "slo.yaml", c.contract+strings.ReplaceAll(shortPhases, "HEADROOM", cmp.Or(c.headroom, "open_files: off")))
-		c.wait = start(t, c.dir, append(c.env, "K6="+k6(t), "K6_ARGS=--address= --summary-mode=disabled", "LLM_BASE_URL="+engine+"/v1",
+		binary := k6(t)
+		if c.judgedBy != "" {
+			write(t, c.dir, "other.yaml", c.judgedBy+strings.ReplaceAll(shortPhases, "HEADROOM", "open_files: off"))
+			c.env = append(c.env, "CONTRACT=other.yaml")
+		}
+		if c.before != "" {
+			write(t, c.dir, "k6.sh", "#!/bin/sh\n"+c.before+"\nexec "+k6(t)+" \"$@\"\n")
+			binary = filepath.Join(c.dir, "k6.sh")
+			require.NoError(t, os.Chmod(binary, 0o700))
+		}
+		c.wait = start(t, c.dir, append(c.env, "K6="+binary, "K6_ARGS=--address= --summary-mode=disabled", "LLM_BASE_URL="+engine+"/v1",
 			"GITHUB_ACTIONS=true", "GITHUB_STEP_SUMMARY=summary.md"), "sh", script, "script.js", "out")
 	}
 	for name, c := range cases {
@@ -96,6 +137,11 @@ func TestGateScriptEndsWithTheVerdict(t *testing.T) {
 			require.Equal(t, string(report), string(shown))
 			require.Regexp(t, `(?m)^::(error|warning|notice) title=`, r.out, "annotations")
 			require.FileExists(t, filepath.Join(c.dir, "out", "junit.xml"))
+			if !c.undrawn {
+				page, err := os.ReadFile(filepath.Join(c.dir, "out", "report.html"))
+				require.NoError(t, err)
+				require.Contains(t, string(page), "<html")
+			}
 		})
 	}
 }
@@ -127,7 +173,7 @@ func TestGitHubWorkflow(t *testing.T) {
 			gated = true
 		case strings.HasPrefix(uses, "actions/upload-artifact@"):
 			require.Equal(t, "always()", step["if"])
-			require.Equal(t, "results/", at(t, step, "with", "path"))
+			require.Equal(t, "results/", at(t, step, "with", "path"), "report.html is in it")
 			kept = true
 		case strings.Contains(command, "gh pr comment"):
 			require.Contains(t, step["if"], "always()")

@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -35,7 +36,32 @@ export const options = {
 const client = new llm.Client({ baseURL: __ENV.LLM_SERVER + '/v1', model: 'sim', slo: { ttft: '10s' } });
 export default function () {
   const request = workload.next();
-  client.chat(request.row % 9 === 4 ? { ...request, sim_fault: { status: 503 } } : request);
+  if (request.row % 9 === 4) {
+    request.sim_fault = { status: 503 };
+  } else if (request.row % 9 === 7) {
+    request.abortAfter = { tokens: 2 };
+  }
+  client.chat(request);
+}`
+
+// Half of the users leave; of the 20 others, 5 get no answer, all of them of one class.
+const leaving = `
+import llm from 'k6/x/llm';
+export const options = { vus: 1, iterations: 40, tags: { phase: 'steady' } };
+const client = new llm.Client({ baseURL: __ENV.LLM_SERVER + '/v1', model: 'sim', slo: { ttft: '10s' } });
+const without = new llm.Client({ baseURL: __ENV.LLM_SERVER + '/v1', model: 'sim' });
+export default function () {
+  const i = __ITER;
+  const request = { messages: [{ role: 'user', content: 'Hi' }], max_tokens: 30, class: i % 4 < 2 ? 'a' : 'b' };
+  if (i % 2 === 1) {
+    request.abortAfter = { tokens: 2 };
+  } else if (i % 8 === 0) {
+    request.sim_fault = { status: 503 };
+  }
+  client.chat(request);
+  if (i < 10) {
+    without.chat({ ...request, class: 'without', abortAfter: undefined });
+  }
 }`
 
 const eventfulContract = `
@@ -48,6 +74,7 @@ server: {metrics_url: "${LLM_SERVER}/metrics"}
 type series struct {
 	histogram, sample bool
 	labels            map[string]bool
+	last              map[string]point // of each combination of labels, but for histograms
 }
 
 // receiver takes what k6 writes to a Prometheus.
@@ -75,19 +102,24 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		return
 	}
 	for _, one := range written.GetTimeseries() {
-		labels := map[string]bool{}
+		labels := map[string]string{}
 		name := ""
 		for _, label := range one.GetLabels() {
 			if label.GetName() == "__name__" {
 				name = label.GetValue()
 			} else {
-				labels[label.GetName()] = true
+				labels[label.GetName()] = label.GetValue()
 			}
 		}
 		if r.seen[name] == nil {
-			r.seen[name] = &series{labels: map[string]bool{}}
+			r.seen[name] = &series{labels: map[string]bool{}, last: map[string]point{}}
 		}
-		maps.Copy(r.seen[name].labels, labels)
+		for label := range labels {
+			r.seen[name].labels[label] = true
+		}
+		if samples := one.GetSamples(); len(samples) > 0 {
+			r.seen[name].last[fmt.Sprint(labels)] = point{labels, samples[len(samples)-1].GetValue()}
+		}
 		r.seen[name].histogram = r.seen[name].histogram || len(one.GetHistograms()) > 0
 		r.seen[name].sample = r.seen[name].sample || len(one.GetSamples()) > 0
 	}
@@ -95,7 +127,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 }
 
 // export starts k6 with Prometheus remote write; wait gives what it wrote.
-func export(t *testing.T, env ...string) (wait func() map[string]*series) {
+func export(t *testing.T, script string, env ...string) (wait func() map[string]*series) {
 	t.Helper()
 	var scrapes atomic.Int32
 	engine := startEngine(t, func(engine http.Handler) http.Handler {
@@ -113,7 +145,7 @@ func export(t *testing.T, env ...string) (wait func() map[string]*series) {
 	t.Cleanup(prometheus.Close)
 
 	dir := t.TempDir()
-	write(t, dir, "script.js", eventful)
+	write(t, dir, "script.js", script)
 	write(t, dir, "slo.yaml", eventfulContract)
 	finish := start(t, dir, append(env, "LLM_SERVER="+engine, "K6_PROMETHEUS_RW_SERVER_URL="+prometheus.URL, "K6_PROMETHEUS_RW_PUSH_INTERVAL=500ms"),
 		k6(t), "run", "--quiet", "--address", "", "--tag", "testrun_name=safeqps", "--tag", "instance_id=1",
@@ -170,7 +202,8 @@ var (
 	metricWithFilter = regexp.MustCompile(`(k6_[a-z0-9_]+)\{([^}]*)\}`)
 	metricAlone      = regexp.MustCompile(`k6_[a-z0-9_]+`)
 	filterLabel      = regexp.MustCompile(`([a-z_]+)=~"\$([a-z]+)"`)
-	grouping         = regexp.MustCompile(`by \(([^)]*)\)`)
+	fixedLabel       = regexp.MustCompile(`([a-z_]+)(!?)="([a-z]+)"`)
+	grouping         = regexp.MustCompile(`(?:by|without) \(([^)]*)\)`)
 	legendLabel      = regexp.MustCompile(`\{\{([a-z_]+)\}\}`)
 	variable         = regexp.MustCompile(`label_values\((k6_[a-z0-9_]+), ([a-z_]+)\)`)
 )
@@ -220,11 +253,17 @@ func checkDashboard(t *testing.T, d dashboard, exported map[string]*series) {
 					// after these, totals would lack it.
 					require.Contains(t, target.Expr, u[0]+"[", "%s: the moment's value of %s has those of phases that are over in it", where, metric)
 				}
-				require.Equal(t, strings.Count(filter, "="), len(filterLabel.FindAllString(filter, -1)), where)
-				for _, by := range grouping.FindAllStringSubmatch(target.Expr, -1) {
-					for label := range strings.SplitSeq(by[1], ", ") {
-						require.True(t, s.labels[label], "%s: %s has no label %s", where, metric, label)
-					}
+				fixed := fixedLabel.FindAllStringSubmatch(filter, -1)
+				for _, label := range fixed {
+					require.True(t, s.labels[label[1]], "%s: %s has no label %s", where, metric, label[1])
+				}
+				require.Equal(t, strings.Count(filter, "="), len(filterLabel.FindAllString(filter, -1))+len(fixed), where)
+			}
+			for _, by := range grouping.FindAllStringSubmatch(target.Expr, -1) {
+				for label := range strings.SplitSeq(by[1], ", ") {
+					some := slices.ContainsFunc(used, func(u []string) bool { return exported[u[1]].labels[label] })
+					all := !slices.ContainsFunc(used, func(u []string) bool { return !exported[u[1]].labels[label] })
+					require.True(t, all || some && strings.HasPrefix(by[0], "without"), "%s: a metric has no label %s", where, label)
 				}
 			}
 			for _, label := range legendLabel.FindAllStringSubmatch(target.LegendFormat, -1) {
@@ -261,8 +300,8 @@ func requireShown(t *testing.T, d dashboard) {
 func TestDashboardsAskForWhatK6Exports(t *testing.T) {
 	t.Parallel()
 	dashboards := map[string]func() map[string]*series{
-		"llm-native-histograms.json": export(t, "K6_PROMETHEUS_RW_TREND_AS_NATIVE_HISTOGRAM=true"),
-		"llm-trend-stats.json":       export(t, "K6_PROMETHEUS_RW_TREND_STATS=p(50),p(95),p(99)"),
+		"llm-native-histograms.json": export(t, eventful, "K6_PROMETHEUS_RW_TREND_AS_NATIVE_HISTOGRAM=true"),
+		"llm-trend-stats.json":       export(t, eventful, "K6_PROMETHEUS_RW_TREND_STATS=p(50),p(95),p(99)"),
 	}
 	for name, exported := range dashboards {
 		t.Run(name, func(t *testing.T) {
@@ -270,5 +309,34 @@ func TestDashboardsAskForWhatK6Exports(t *testing.T) {
 			requireShown(t, d)
 			checkDashboard(t, d, exported())
 		})
+	}
+}
+
+// A user who leaves is neither a success nor a failure of the service, in k6 and on a panel.
+func TestPanelsOfSharesLeaveOutUsersWhoLeft(t *testing.T) {
+	t.Parallel()
+	exported := export(t, leaving, "K6_PROMETHEUS_RW_TREND_STATS=p(95)")()
+	require.True(t, exported["k6_llm_requests_total"].labels["cancel_phase"], "users leave in this test")
+	expected := map[string]map[string]float64{
+		"Success":          {"": 23. / 30}, // 15 of the 20 who stay, and 8 of the 10 of the client without an slo
+		"Goodput":          {"": 15. / 20}, // these 10 have none
+		"Goodput by class": {"a": 5. / 10, "b": 1},
+	}
+	for _, name := range []string{"llm-native-histograms.json", "llm-trend-stats.json"} {
+		found := map[string]map[string]float64{}
+		for _, panel := range readDashboard(t, name).Panels {
+			if expected[panel.Title] == nil {
+				continue
+			}
+			found[panel.Title] = map[string]float64{}
+			for _, one := range evaluate(t, exported, panel.Targets[0].Expr) {
+				found[panel.Title][one.labels["class"]] = one.value
+			}
+		}
+		require.Len(t, found, len(expected), name)
+		for title, shares := range expected {
+			require.Len(t, found[title], len(shares), "%s: %s: %v", name, title, found[title])
+			require.InDeltaMapValues(t, shares, found[title], 1e-9, "%s: %s", name, title)
+		}
 	}
 }

@@ -124,7 +124,7 @@ var overOTLP = map[string]struct {
 	"llm_prompt_tokens":         {"sum", "", []string{"class", "phase", "source"}},
 	"llm_completion_tokens":     {"sum", "", []string{"class", "phase", "source"}},
 	"llm_cached_tokens":         {"sum", "", []string{"class", "phase", "source"}},
-	"llm_requests":              {"sum", "", []string{"class", "phase", "outcome"}},
+	"llm_requests":              {"sum", "", []string{"class", "phase", "outcome", "cancel_phase"}},
 	"llm_errors":                {"sum", "", []string{"class", "phase", "error_type"}},
 	"llm_success.total":         {"sum", "", []string{"class", "phase", "condition"}},
 	"llm_http_5xx.total":        {"sum", "", []string{"class", "phase", "condition"}},
@@ -170,13 +170,20 @@ func TestOpenTelemetryCarriesTheMetrics(t *testing.T) {
 			// The ledger arrives whole.
 			requests := seen["llm_requests"].total
 			require.Equal(t, 200.0, requests+seen["dropped_iterations"].total, "every row of the trace")
-			for _, rate := range []string{"llm_success.total", "llm_goodput.total", "llm_http_5xx.total"} {
-				require.InDelta(t, requests, seen[rate].total, 0, rate)
+			cancelled := 0.0
+			for attributes, l := range seen["llm_requests"].last {
+				if strings.Contains(attributes, "outcome=cancelled\n") {
+					cancelled += l.value
+				}
+			}
+			require.Positive(t, cancelled, "users leave in this run")
+			require.InDelta(t, requests, seen["llm_http_5xx.total"].total, 0)
+			for _, rate := range []string{"llm_success.total", "llm_goodput.total"} {
+				require.InDelta(t, requests-cancelled, seen[rate].total, 0, rate)
 			}
 			answered := requests - seen["llm_errors"].total
-			for _, metric := range []string{"llm_ttft", "llm_tpot", "llm_e2e"} {
-				require.InDelta(t, answered, float64(seen[metric].count), 0, metric)
-			}
+			require.InDelta(t, answered, float64(seen["llm_ttft"].count), 0, "users left after two tokens")
+			require.InDelta(t, answered-cancelled, float64(seen["llm_e2e"].count), 0)
 			require.InDelta(t, requests, float64(seen["llm_schedule_delay"].count), 0)
 			require.Zero(t, seen["llm_in_flight"].total, "nothing is in flight when it is over")
 		})

@@ -306,6 +306,7 @@ func TestAScriptThatIgnoresTheSearchIsTold(t *testing.T) {
 			r := finish(t, cmd)
 			require.Equal(t, 3, r.exit, r.stderr)
 			require.Contains(t, r.stderr, c.says)
+			require.NoFileExists(t, filepath.Join(dir, "search", "script.tar.tmp"))
 		})
 	}
 }
@@ -331,6 +332,8 @@ func TestASearchKeepsToItsOwn(t *testing.T) {
 		if change != nil {
 			change(dir)
 		}
+		cmd.Env = append(cmd.Environ(), "TMPDIR=/nonexistent") // as in an image that holds nothing but k6
+		defer func() { require.NoFileExists(t, filepath.Join(dir, "search", "script.tar.tmp")) }()
 
 		return finish(t, cmd)
 	}

@@ -55,7 +55,10 @@ func TestThreeInstancesAreOneTest(t *testing.T) {
 	sumOfParts(t, dirs, out)
 	oneClock(t, dirs, out)
 
-	require.Equal(t, 3, runK6(t, merge...).exit, "not twice into one place")
+	again := runK6(t, merge...)
+	require.Equal(t, 3, again.exit, "not twice into one place")
+	require.Contains(t, again.stderr, "--out: directory "+out+" is not empty: give another one, or --overwrite to replace the results in it")
+	require.NotContains(t, again.stderr, "overwrite=true", "that is no flag of this command")
 	require.Equal(t, 3, runK6(t, "x", "llm", "merge", dirs[0]).exit)
 	twice := runK6(t, "x", "llm", "merge", dirs[0], dirs[0]+"/", "--out", out+"-twice")
 	require.Equal(t, 3, twice.exit)
