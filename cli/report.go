@@ -23,7 +23,9 @@ func newReport(env environment) *cobra.Command {
 		Use:   "report DIR...",
 		Short: "Write report.html (one file, opens offline), report.md and report.json",
 		Long: "Reads one or several results directories, or directories that hold some, as a capacity search leaves them, and\n" +
-			"writes report.html, report.json and report.md. Several runs give curves of latency against rate.",
+			"writes report.html, report.json and report.md. Several runs give curves of latency against rate.\n\n" +
+			"report.md of one run is its verdict, as `gate verdict` writes it into the run's own directory; one that is there is left\n" +
+			"as it is.",
 		Example: "  k6 x llm report results\n  k6 x llm report search --out search",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -82,10 +84,14 @@ func writeReport(dir string, in report.Input) (page string, others []string, err
 		return "", nil, wrongUse(fmt.Errorf("--out: %w", err))
 	}
 	files := map[string][]byte{results.HTMLFile: html.Bytes(), report.ReportFile: data}
-	if len(in.Runs) > 1 { // that of one run is the verdict's own
-		files[results.MarkdownFile] = report.EnvelopeMarkdown(in)
-	}
+	markdown, verdictsOwn := markdownOf(in)
+	files[results.MarkdownFile] = markdown
 	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if name == results.MarkdownFile && verdictsOwn && sameDir(dir, in.Runs[0].Dir) && exists(filepath.Join(dir, name)) {
+			others = append(others, name)
+
+			continue
+		}
 		if err := results.WriteFile(filepath.Join(dir, name), files[name]); err != nil {
 			return "", nil, wrongUse(err)
 		}
@@ -95,4 +101,29 @@ func writeReport(dir string, in report.Input) (page string, others []string, err
 	}
 
 	return filepath.Join(dir, results.HTMLFile), others, nil
+}
+
+// markdownOf is report.md: for one run that was judged its verdict, which is what `gate verdict` writes, too.
+func markdownOf(in report.Input) (content []byte, verdictsOwn bool) {
+	if len(in.Runs) == 1 && len(in.Capacity) == 0 && in.Runs[0].Verdict != nil {
+		return report.Markdown(in.Runs[0].Verdict), true
+	}
+
+	return report.EnvelopeMarkdown(in), false
+}
+
+func sameDir(a, b string) bool {
+	x, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	y, err := os.Stat(b)
+
+	return err == nil && os.SameFile(x, y)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+
+	return err == nil
 }

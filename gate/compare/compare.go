@@ -123,15 +123,19 @@ func Compare(a, b *results.Run, o Options) (*Report, error) {
 		return nil, err
 	}
 	warnings = append(warnings, more...)
-	prefix, told := prefixDifference(sa.prefix, sb.prefix)
-	if differences = append(differences, prefix...); len(prefix) > 0 && !o.Force {
-		return nil, &DifferentWorkloadsError{Differences: prefix}
-	}
-	warnings = append(warnings, told...)
 	if len(sa.requests) == 0 || len(sb.requests) == 0 {
 		return nil, fmt.Errorf("compare: no requests of the phase %q: A (%s) has %d, B (%s) has %d",
 			o.Phase, a.Dir, len(sa.requests), b.Dir, len(sb.requests))
 	}
+	seen := offeredDifferences(o.Phase, a.Info, b.Info, sa.offered, sb.offered)
+	prefix, told := prefixDifference(sa.prefix, sb.prefix)
+	seen = append(seen, prefix...)
+	if different := workloadDifferences(seen); len(different) > 0 && !o.Force {
+		return nil, &DifferentWorkloadsError{Differences: different}
+	}
+	differences = append(differences, seen...)
+	warnings = append(warnings, told...)
+	sa.offered, sb.offered = nil, nil // as large as the requests
 	r, err := compareSamples(sa, sb, o)
 	if err != nil {
 		return nil, err

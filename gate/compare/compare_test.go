@@ -375,25 +375,6 @@ func TestDifferentWorkloadsAreRefused(t *testing.T) {
 	require.Contains(t, r.Warnings[len(r.Warnings)-1], "the workloads differ")
 }
 
-// What was asked is in the script where no trace says it.
-func TestTheScriptIsTheWorkloadWithoutATrace(t *testing.T) {
-	info := func(script string, seeds map[string]uint64) results.Info {
-		return results.Info{Digests: map[string]string{results.DigestOfScript: script}, Seeds: seeds}
-	}
-	for name, c := range map[string]struct {
-		a, b     results.Info
-		workload bool
-	}{
-		"of traces":      {info("a", map[string]uint64{"t": 1}), info("b", map[string]uint64{"t": 1}), false},
-		"without":        {info("a", nil), info("b", nil), true},
-		"one of a trace": {info("a", nil), info("b", map[string]uint64{"t": 1}), true},
-	} {
-		differences := Differences(c.a, c.b)
-		require.Equal(t, Difference{What: "digest of script", A: "a", B: "b", Workload: c.workload}, differences[0], name)
-	}
-	require.Empty(t, Differences(info("a", nil), info("a", nil)))
-}
-
 func TestOptionsAreChecked(t *testing.T) {
 	err := Options{Margin: 2, Confidence: 0.2, Resamples: 5, ErrorMargin: -1, BlockSeconds: -1}.Validate()
 	for _, text := range []string{"margin is 2", "confidence is 0.2", "resamples are 5", "error margin is -1", "block length is -1"} {

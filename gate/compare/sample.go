@@ -42,10 +42,12 @@ type sample struct {
 	completed, tokens []float64
 	// prefix is what came from the service's prefix cache; nil where nobody said.
 	prefix *verdict.PrefixCache
+	// offered is what was asked.
+	offered *offered
 }
 
 func read(run *results.Run, phase string) (*sample, []string, error) {
-	s := &sample{}
+	s := &sample{offered: newOffered()}
 	var warnings []string
 	if run.Info.Ended.IsZero() {
 		warnings = append(warnings, run.Dir+": the run did not come to its end")
@@ -63,6 +65,7 @@ func read(run *results.Run, phase string) (*sample, []string, error) {
 		}
 		at := r.Arrival()
 		span.See(at)
+		s.offered.see(r)
 		if r.Outcome == results.Dropped {
 			dropped++
 			return nil

@@ -34,8 +34,8 @@ func (e *DifferentWorkloadsError) Error() string {
 }
 
 // Differences of two runs, in a fixed order. Digests other than the contract's and the script's, seeds, the workload's name, segment and
-// labels, and the contract's phases are the workload's; versions, host and the decision may be what the comparison is about. The script is the workload only where
-// no trace says what was asked: another address in it makes no other workload.
+// labels, and the contract's phases are the workload's; versions, host and the decision may be what the comparison is about. The script is not the
+// workload: another address in it makes no other one, and what it asked for is compared by itself.
 func Differences(a, b results.Info) []Difference {
 	var out []Difference
 	add := func(what, x, y string, workload bool) {
@@ -46,7 +46,7 @@ func Differences(a, b results.Info) []Difference {
 	}
 	add("workload", a.Workload, b.Workload, true)
 	for _, key := range keys(a.Digests, b.Digests) {
-		add("digest of "+key, a.Digests[key], b.Digests[key], key != "contract" && (key != results.DigestOfScript || !ofTraces(a) || !ofTraces(b)))
+		add("digest of "+key, a.Digests[key], b.Digests[key], key != "contract" && key != results.DigestOfScript)
 	}
 	for _, key := range keys(a.Seeds, b.Seeds) {
 		add("seed "+key, seed(a.Seeds, key), seed(b.Seeds, key), true)
@@ -61,9 +61,6 @@ func Differences(a, b results.Info) []Difference {
 	add("decision", string(a.Decision), string(b.Decision), false)
 	return out
 }
-
-// ofTraces says that a run's requests come from traces, which have seeds.
-func ofTraces(info results.Info) bool { return len(info.Seeds) > 0 }
 
 func orNone(s string) string {
 	if s == "" {

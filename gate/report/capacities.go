@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/safeqps/xk6-safeqps/gate/capacity"
 )
@@ -19,8 +21,10 @@ func FromEnvelope(e *capacity.Envelope) []Capacity {
 		r := &e.Entries[i].Result
 		c := Capacity{
 			Workload: e.Entries[i].Workload, Arrival: e.Entries[i].Arrivals, SafeQPS: r.SafeQPS, Confirmed: r.Confirmed,
-			OutputTokensPerSecond: r.OutputTokensPerSecond, LimitingCriterion: r.LimitingCriterion, Margin: r.Margin,
-			Note: strings.Join(r.Notes, "; "),
+			CompletedRate: r.CompletedRate, RequestsPerArrival: r.RequestsPerArrival,
+			OutputTokensPerSecond: r.OutputTokensPerSecond, PromptTokensPerSecond: r.PromptTokensPerSecond,
+			LimitingCriterion: r.LimitingCriterion, Margin: r.Margin, Note: strings.Join(r.Notes, "; "),
+			Created: e.Created, Configuration: e.Configuration,
 		}
 		if r.Knee != nil {
 			c.Knee = &r.Knee.Rate
@@ -28,6 +32,46 @@ func FromEnvelope(e *capacity.Envelope) []Capacity {
 		found = append(found, c)
 	}
 	return found
+}
+
+// scriptsOwn stands for a workload, or an arrival process, that the search did not name.
+const scriptsOwn = "(the script's)"
+
+// holds is what some rows of a capacity envelope hold for.
+type holds struct {
+	Created       time.Time
+	Configuration []keyValue
+	// Of names the rows; "" for all.
+	Of string
+}
+
+// holdsFor gathers the rows of each envelope.
+func holdsFor(all []Capacity) []holds {
+	var out []holds
+	for i := range all {
+		c := &all[i]
+		h := holds{Created: c.Created, Of: nameOf(c)}
+		for _, key := range sortedKeys(c.Configuration) {
+			h.Configuration = append(h.Configuration, keyValue{key, c.Configuration[key]})
+		}
+		same := func(o holds) bool {
+			return o.Created.Equal(h.Created) && slices.Equal(o.Configuration, h.Configuration)
+		}
+		if at := slices.IndexFunc(out, same); at >= 0 {
+			out[at].Of += "; " + h.Of
+			continue
+		}
+		out = append(out, h)
+	}
+	if len(out) == 1 {
+		out[0].Of = ""
+	}
+	return slices.DeleteFunc(out, func(h holds) bool { return h.Created.IsZero() && len(h.Configuration) == 0 })
+}
+
+// nameOf is a row's workload and arrival process.
+func nameOf(c *Capacity) string {
+	return cmp.Or(c.Workload, scriptsOwn) + ", " + cmp.Or(c.Arrival, scriptsOwn)
 }
 
 // JoinLabels has each label of several runs once. Of those that differ in their details only, the part after the colon,

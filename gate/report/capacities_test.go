@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -15,12 +14,14 @@ import (
 )
 
 func TestCapacitiesOfSearches(t *testing.T) {
-	safe, tokens, margin := 12.5, 900.0, 0.2
-	e := capacity.NewEnvelope(time.Unix(0, 0), nil)
+	safe, tokens, margin, completed, prompt, each := 12.5, 900.0, 0.2, 12.4, 2500.0, 3.1
+	configuration := map[string]string{"engine": "v1", "gpus": "8"}
+	e := capacity.NewEnvelope(syntheticStart, configuration)
 	e.Entries = []capacity.EnvelopeEntry{
 		{Workload: "chat", Arrivals: "poisson", Result: capacity.Result{
 			Schema: capacity.ResultSchema, SafeQPS: &safe, Confirmed: true, LimitingCriterion: "ttft_p99",
 			OutputTokensPerSecond: &tokens, Knee: &capacity.Knee{Rate: 15.6}, Margin: &margin,
+			CompletedRate: &completed, PromptTokensPerSecond: &prompt, RequestsPerArrival: &each,
 		}},
 		{Workload: "chat", Arrivals: "bursty", Result: capacity.Result{
 			Schema: capacity.ResultSchema, Notes: []string{"one", "two"},
@@ -37,9 +38,10 @@ func TestCapacitiesOfSearches(t *testing.T) {
 	require.Equal(t, []Capacity{
 		{
 			Workload: "chat", Arrival: "poisson", SafeQPS: &safe, Confirmed: true, OutputTokensPerSecond: &tokens,
-			LimitingCriterion: "ttft_p99", Knee: &knee, Margin: &margin,
+			LimitingCriterion: "ttft_p99", Knee: &knee, Margin: &margin, CompletedRate: &completed, PromptTokensPerSecond: &prompt,
+			RequestsPerArrival: &each, Created: syntheticStart, Configuration: configuration,
 		},
-		{Workload: "chat", Arrival: "bursty", Note: "one; two"},
+		{Workload: "chat", Arrival: "bursty", Note: "one; two", Created: syntheticStart, Configuration: configuration},
 	}, got)
 
 	again, err := Capacities([]string{search, plain, search + "/."})

@@ -47,7 +47,7 @@ var pageTemplate = template.Must(template.New("report.html.tmpl").Funcs(template
 	"rate":    func(v *float64) string { return quantityOf(v, "") },
 	"group":   func(title, key string, groups []Group) groupTable { return groupTable{title, key, groups} },
 	"metrics": metricsOf, "breakable": breakable,
-	"when": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") },
+	"when": when, "named": func(name string) string { return cmp.Or(name, scriptsOwn) },
 }).ParseFS(assets, "html_assets/report.html.tmpl"))
 
 // breakable cuts a name where a line may break.
@@ -189,6 +189,7 @@ type page struct {
 	Licence   string
 	Data      json.RawMessage
 	Capacity  []Capacity
+	Holds     []holds // what Capacity holds for
 	Runs      []runView
 	Curves    []curve
 	Findings  []finding
@@ -205,6 +206,7 @@ type ratesView struct {
 	Runs   []runView
 	Single bool
 	Safe   bool // a search found a safe rate: it is in the charts
+	Judged bool // some point has a verdict
 	Cut    bool // some point is of survivors
 }
 
@@ -256,6 +258,7 @@ type pointView struct {
 	RunID   string
 	Arrival string
 	Badge   badge
+	Because string   // of the verdict on a step
 	Asked   *float64 // the mean rate of the trace, where it is the only one
 }
 
@@ -271,6 +274,8 @@ type curveView struct {
 	Run     string `json:"run"`
 	Verdict string `json:"verdict,omitempty"`
 	Point
+
+	breaks string // the criteria that failed
 }
 
 // finding sums up a curve in words.
@@ -287,7 +292,7 @@ func newPage(in Input) (*page, error) {
 	if len(in.Runs) == 0 {
 		return nil, fmt.Errorf("report: there is no run to show")
 	}
-	p := &page{Title: in.Title, Generated: in.Generated, Capacity: in.Capacity, Single: len(in.Runs) == 1}
+	p := &page{Title: in.Title, Generated: in.Generated, Capacity: in.Capacity, Holds: holdsFor(in.Capacity), Single: len(in.Runs) == 1}
 	for i := range in.Runs {
 		p.Runs = append(p.Runs, viewOf(&in.Runs[i], i))
 		p.Runs[i].Only = p.Single
@@ -295,7 +300,7 @@ func newPage(in Input) (*page, error) {
 	p.Curves = curvesOf(in.Runs)
 	p.rates()
 	if !p.Single {
-		p.Findings = findingsOf(in.Runs, p.Curves)
+		p.Findings = findingsOf(p.Curves)
 		p.common(in.Runs)
 	}
 	if p.Title == "" {
@@ -338,6 +343,9 @@ func (p *page) rates() {
 		return
 	}
 	view := &ratesView{Runs: p.Runs, Single: p.Single}
+	view.Judged = slices.ContainsFunc(p.Curves, func(c curve) bool {
+		return slices.ContainsFunc(c.Points, func(v curveView) bool { return v.Verdict != "" })
+	})
 	view.Safe = slices.ContainsFunc(p.Capacity, func(c Capacity) bool { return c.SafeQPS != nil })
 	for i := range p.Runs {
 		view.Cut = view.Cut || slices.ContainsFunc(p.Runs[i].Points, func(v pointView) bool { return v.Survivors() })
@@ -471,8 +479,11 @@ func curvesOf(runs []Run) []curve {
 			if v.Survivors() { // a curve through lower bounds would say that overload is fast
 				v.TTFT, v.ITL, v.TPOT, v.E2E = nil, nil, nil, nil
 			}
-			if r.Verdict != nil && len(r.Points) == 1 {
-				v.Verdict = string(r.Verdict.Verdict)
+			switch step := stepOf(r.Verdict, p.Step); {
+			case len(r.Points) > 1 && step != nil:
+				v.Verdict, v.breaks = string(step.Verdict), strings.Join(failing(step.Criteria), ", ")
+			case len(r.Points) == 1 && r.Verdict != nil:
+				v.Verdict, v.breaks = string(r.Verdict.Verdict), strings.Join(failing(r.Verdict.Criteria), ", ")
 			}
 			curves[at].Points = append(curves[at].Points, v)
 		}
@@ -498,11 +509,7 @@ func arrivalOrder(name string) int {
 	return len(known)
 }
 
-func findingsOf(runs []Run, curves []curve) []finding {
-	byName := make(map[string]*Run)
-	for i := range runs {
-		byName[runs[i].Name] = &runs[i]
-	}
+func findingsOf(curves []curve) []finding {
 	out := make([]finding, 0, len(curves))
 	for _, c := range curves {
 		f := finding{Curve: c.Label}
@@ -515,7 +522,7 @@ func findingsOf(runs []Run, curves []curve) []finding {
 			case verdict.Fail:
 				if f.Failed == nil {
 					f.Failed = point.OfferedPerSecond
-					f.Breaks = strings.Join(failing(byName[point.Run].Verdict), ", ")
+					f.Breaks = point.breaks
 				}
 			default:
 				f.Open++
@@ -526,10 +533,10 @@ func findingsOf(runs []Run, curves []curve) []finding {
 	return out
 }
 
-func failing(v *verdict.Result) []string {
+func failing(criteria []verdict.Criterion) []string {
 	var names []string
-	for i := range v.Criteria {
-		if c := &v.Criteria[i]; c.Verdict == verdict.Fail && !c.Ignored {
+	for i := range criteria {
+		if c := &criteria[i]; c.Verdict == verdict.Fail && !c.Ignored {
 			names = append(names, c.Name)
 		}
 	}
@@ -555,6 +562,9 @@ func viewOf(r *Run, i int) runView {
 		}
 	}
 	v.Lead = lead(r)
+	if r.Verdict != nil {
+		v.Lead = stepsLead(r.Verdict) + v.Lead
+	}
 	v.Decision = flatten(decision)
 	v.Tiles = tilesOf(r)
 	v.Ledger = ledger(r.Counts, r.DroppedBy)
@@ -563,7 +573,10 @@ func viewOf(r *Run, i int) runView {
 	for _, p := range r.Points {
 		point := pointView{Point: p, Run: r.Name, RunID: v.ID, Arrival: r.Arrival, Badge: v.Badge, Asked: asked(r)}
 		if len(r.Points) > 1 {
-			point.Badge = statusView(stepVerdict(r.Verdict, p.Step))
+			point.Badge = statusView("")
+			if step := stepOf(r.Verdict, p.Step); step != nil {
+				point.Badge, point.Because = statusView(step.Verdict), stepReason(step)
+			}
 		}
 		v.Points = append(v.Points, point)
 	}
@@ -574,19 +587,6 @@ func viewOf(r *Run, i int) runView {
 		v.Elapsed = r.Info.Ended.Sub(r.Info.Started).Round(time.Second).String()
 	}
 	return v
-}
-
-// stepVerdict is the verdict on one step; "" where it has none, as in a verdict.json of an earlier version.
-func stepVerdict(v *verdict.Result, step string) verdict.Status {
-	if v == nil {
-		return ""
-	}
-	for i := range v.Steps {
-		if v.Steps[i].Name == step {
-			return v.Steps[i].Verdict
-		}
-	}
-	return ""
 }
 
 // asked is the rate that a run was to have, where one trace says so.

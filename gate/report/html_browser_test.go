@@ -128,3 +128,38 @@ func TestPageByKeyboard(t *testing.T) {
 	require.Contains(t, dom, "Theme: dark")
 	drawn(t, dom)
 }
+
+// The envelope and what it holds for stand right below the verdict: nothing of them is to be found sideways.
+func TestTheEnvelopeNeedsNoSidewaysScrolling(t *testing.T) {
+	browser(t)
+	dir := t.TempDir()
+	short().write(t, filepath.Join(dir, "one"))
+	short().write(t, filepath.Join(dir, "two"))
+	in := collect(t, dir)
+	in.Capacity = []Capacity{
+		{
+			Workload: "chat", Arrival: "poisson", SafeQPS: number(29.7), CompletedRate: number(29.5), RequestsPerArrival: number(3.14),
+			OutputTokensPerSecond: number(1510), PromptTokensPerSecond: number(7140), Knee: number(33.4), Margin: number(0.11),
+			LimitingCriterion: "client_headroom.schedule_error", Note: strings.Repeat("a note as long as a sentence is; ", 12),
+			Created: syntheticStart, Configuration: map[string]string{"engine": "simulated", "max_num_seqs": "16", "change": "none: how much does it carry?"},
+		},
+		{Workload: "long-context", Arrival: "bursty"},
+	}
+	page := regexp.MustCompile(`<meta http-equiv[^>]*>`).ReplaceAllString(render(t, in), "")
+	for name, width := range map[string]int{"a phone": 390, "a tablet": 900, "a desk": 1280} {
+		t.Run(name, func(t *testing.T) {
+			// A window has a least width: within it the content is as narrow as on a phone.
+			sized := strings.Replace(page, "</body>", `<script>
+				document.querySelector('main').style.maxWidth = '`+strconv.Itoa(width)+`px';
+				const region = document.querySelector('.scroll[aria-labelledby=capacity]'), cells = [...region.querySelectorAll('tbody > tr > *')];
+				const beyond = cells.filter((c) => c.getBoundingClientRect().right > region.getBoundingClientRect().right + 1);
+				document.body.dataset.beyond = [region.scrollWidth - region.clientWidth, beyond.length, cells.length].join(' ');
+				document.body.dataset.tallest = Math.max(...cells.map((c) => c.getBoundingClientRect().height)) < 330;
+			</script></body>`, 1)
+			dom, console := open(t, sized, strconv.Itoa(width))
+			require.Empty(t, console)
+			require.Contains(t, dom, `data-beyond="0 0 21"`)
+			require.Contains(t, dom, `data-tallest="true"`, "no cell of one word a line")
+		})
+	}
+}

@@ -92,13 +92,17 @@ func TestHTMLOfSeveralRuns(t *testing.T) {
 
 	safe, margin := 22.5, 0.2
 	in.Capacity = []Capacity{
-		{Workload: "chat", Arrival: "Poisson", SafeQPS: &safe, Confirmed: true, LimitingCriterion: "ttft_p99", Margin: &margin},
-		{Workload: "long", Arrival: "bursty", Note: "even the lowest rate failed"},
+		{
+			Workload: "chat", Arrival: "Poisson", SafeQPS: &safe, Confirmed: true, LimitingCriterion: "ttft_p99", Margin: &margin,
+			CompletedRate: &safe, PromptTokensPerSecond: number(4567), Created: syntheticStart, Configuration: map[string]string{"gpus": "8"},
+		},
+		{Workload: "long", Arrival: "bursty", Note: "even the lowest rate failed", Created: syntheticStart, Configuration: map[string]string{"gpus": "8"}},
 	}
 	seen = text(render(t, in))
 	require.Contains(t, seen, "22.5 requests/s Safe QPS chat · Poisson")
 	require.Contains(t, seen, "No safe rate was found long · bursty")
-	require.Contains(t, seen, "chat Poisson 22.5 not measured ttft_p99 not found 20% ✓ yes")
+	require.Contains(t, seen, "chat Poisson 22.5 22.5 not measured 4,567 ttft_p99 not found 20% ✓ yes")
+	require.Contains(t, seen, "– no even the lowest rate failed found 2026-03-01 09:00:00 UTC gpus 8")
 	require.NotContains(t, seen, "highest rate that passed", "what the search says replaces what the runs suggest")
 
 	in.Runs[3].Verdict.Decision = json.RawMessage(`{"change":"another"}`)

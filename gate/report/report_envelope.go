@@ -2,8 +2,10 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/safeqps/xk6-safeqps/gate/contract"
 	"github.com/safeqps/xk6-safeqps/gate/verdict"
@@ -13,26 +15,11 @@ import (
 // one, and each run's rate, verdict and tails. Markdown has the details of a single run.
 func EnvelopeMarkdown(in Input) []byte {
 	var b bytes.Buffer
-	b.WriteString("## LLM capacity envelope\n")
 	if len(in.Capacity) > 0 {
-		b.WriteString("\n| workload | arrivals | Safe QPS | output tokens/s | broke first | knee | margin | confirmed |\n" +
-			"| --- | --- | ---: | ---: | --- | ---: | ---: | --- |\n")
-	}
-	for i := range in.Capacity {
-		c := &in.Capacity[i]
-		safe, confirmed := "none found", "no"
-		if c.SafeQPS != nil {
-			safe = "**" + threeDigits(*c.SafeQPS) + "**"
-		}
-		if c.Confirmed {
-			confirmed = "yes"
-		}
-		if c.Note != "" {
-			confirmed += "<br>" + cell(c.Note)
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", cell(c.Workload), cell(c.Arrival), safe,
-			quantityOf(c.OutputTokensPerSecond, ""), cell(c.LimitingCriterion), orWord(c.Knee, "", "not found"),
-			orWord(c.Margin, string(contract.UnitRatio), "-"), confirmed)
+		b.WriteString("## LLM capacity envelope\n")
+		capacityTable(&b, in.Capacity)
+	} else {
+		b.WriteString("## LLM capacity report\n")
 	}
 	b.WriteString("\n| run | arrivals | offered/s | achieved/s | verdict | TTFT p99 | ITL p99 | TPOT p99 | E2E p99 | goodput | errors | broke |\n" +
 		"| --- | --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n")
@@ -41,7 +28,7 @@ func EnvelopeMarkdown(in Input) []byte {
 		r := &in.Runs[i]
 		word, broke := notJudged, ""
 		if r.Verdict != nil {
-			word, broke = string(r.Verdict.Verdict), strings.Join(failing(r.Verdict), ", ")
+			word, broke = string(r.Verdict.Verdict), strings.Join(failing(r.Verdict.Criteria), ", ")
 		}
 		for j := range r.Points {
 			p := &r.Points[j]
@@ -63,10 +50,61 @@ func EnvelopeMarkdown(in Input) []byte {
 		b.WriteString("> **" + cell(label) + "**\n")
 	}
 	if len(in.Runs) > 0 && !in.Runs[0].Info.Started.IsZero() {
-		fmt.Fprintf(&b, "\nFirst run started %s.\n", in.Runs[0].Info.Started.UTC().Format("2006-01-02 15:04:05 MST"))
+		fmt.Fprintf(&b, "\nFirst run started %s.\n", when(in.Runs[0].Info.Started))
 	}
 	return b.Bytes()
 }
+
+// capacityTable is the envelope, and what it holds for. Notes are sentences: they stand below the table.
+func capacityTable(b *bytes.Buffer, all []Capacity) {
+	b.WriteString("\n| workload | arrivals | Safe QPS | completed/s | output tokens/s | prompt tokens/s | broke first | knee | margin | confirmed |\n" +
+		"| --- | --- | ---: | ---: | ---: | ---: | --- | ---: | ---: | --- |\n")
+	var notes strings.Builder
+	for i := range all {
+		c := &all[i]
+		safe, confirmed := "none found", "no"
+		if c.SafeQPS != nil {
+			safe = "**" + threeDigits(*c.SafeQPS) + "**"
+		}
+		if c.Confirmed {
+			confirmed = "yes"
+		}
+		if c.Note != "" {
+			fmt.Fprintf(&notes, "- %s: %s\n", cell(nameOf(c)), cell(c.Note))
+		}
+		completed := quantityOf(c.CompletedRate, "")
+		if c.RequestsPerArrival != nil {
+			completed += " (× " + threeDigits(*c.RequestsPerArrival) + " requests)"
+		}
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", cell(cmp.Or(c.Workload, scriptsOwn)),
+			cell(cmp.Or(c.Arrival, scriptsOwn)), safe, completed, quantityOf(c.OutputTokensPerSecond, ""),
+			quantityOf(c.PromptTokensPerSecond, ""), cell(c.LimitingCriterion), orWord(c.Knee, "", "not found"),
+			orWord(c.Margin, string(contract.UnitRatio), "-"), confirmed)
+	}
+	if notes.Len() > 0 {
+		b.WriteString("\n" + notes.String())
+	}
+	for _, h := range holdsFor(all) {
+		of, parts := "The envelope", make([]string, 0, len(h.Configuration))
+		if h.Of != "" {
+			of = cell(h.Of) + ":"
+		}
+		for _, f := range h.Configuration {
+			parts = append(parts, cell(f.Key)+" "+cell(f.Value))
+		}
+		if len(parts) == 0 {
+			parts = []string{"a configuration that nobody stated"}
+		}
+		fmt.Fprintf(b, "\n%s holds for %s", of, strings.Join(parts, ", "))
+		if !h.Created.IsZero() {
+			b.WriteString("; found " + when(h.Created))
+		}
+		b.WriteString(".\n")
+	}
+}
+
+// when writes an instant.
+func when(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") }
 
 // bound is a p99, marked where it is a lower bound.
 func (p Point) bound(q *verdict.Quantiles) string {

@@ -3,6 +3,7 @@ package report
 import (
 	"math"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -13,8 +14,13 @@ import (
 func TestEnvelopeMarkdown(t *testing.T) {
 	in := Input{
 		Capacity: []Capacity{
-			{Workload: "chat|x", Arrival: "Poisson", SafeQPS: number(22.54), Confirmed: true, LimitingCriterion: "ttft_p99", Knee: number(25), Margin: number(0.11)},
-			{Workload: "long", Arrival: "bursty", Note: "the lowest rate failed"},
+			{
+				Workload: "chat|x", Arrival: "Poisson", SafeQPS: number(22.54), Confirmed: true, LimitingCriterion: "ttft_p99", Knee: number(25), Margin: number(0.11),
+				CompletedRate: number(22.4), PromptTokensPerSecond: number(4567), RequestsPerArrival: number(3.14), Created: syntheticStart,
+				Configuration: map[string]string{"gpus": "8", "engine": "v1|x"},
+			},
+			{Workload: "long", Arrival: "bursty", Note: "the lowest rate failed", Created: syntheticStart.Add(time.Hour)},
+			{Note: "undecided"},
 		},
 		Runs: []Run{
 			{
@@ -27,10 +33,18 @@ func TestEnvelopeMarkdown(t *testing.T) {
 	}
 	require.Equal(t, `## LLM capacity envelope
 
-| workload | arrivals | Safe QPS | output tokens/s | broke first | knee | margin | confirmed |
-| --- | --- | ---: | ---: | --- | ---: | ---: | --- |
-| chat\|x | Poisson | **22.5** | not measured | ttft\_p99 | 25 | 11% | yes |
-| long | bursty | none found | not measured |  | not found | - | no<br>the lowest rate failed |
+| workload | arrivals | Safe QPS | completed/s | output tokens/s | prompt tokens/s | broke first | knee | margin | confirmed |
+| --- | --- | ---: | ---: | ---: | ---: | --- | ---: | ---: | --- |
+| chat\|x | Poisson | **22.5** | 22.4 (× 3.14 requests) | not measured | 4,567 | ttft\_p99 | 25 | 11% | yes |
+| long | bursty | none found | not measured | not measured | not measured |  | not found | - | no |
+| (the script's) | (the script's) | none found | not measured | not measured | not measured |  | not found | - | no |
+
+- long, bursty: the lowest rate failed
+- (the script's), (the script's): undecided
+
+chat\|x, Poisson: holds for engine v1\|x, gpus 8; found 2026-03-01 09:00:00 UTC.
+
+long, bursty: holds for a configuration that nobody stated; found 2026-03-01 10:00:00 UTC.
 
 | run | arrivals | offered/s | achieved/s | verdict | TTFT p99 | ITL p99 | TPOT p99 | E2E p99 | goodput | errors | broke |
 | --- | --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |
@@ -41,7 +55,9 @@ func TestEnvelopeMarkdown(t *testing.T) {
 
 First run started 2026-03-01 09:00:00 UTC.
 `, string(EnvelopeMarkdown(in)))
-	require.NotContains(t, string(EnvelopeMarkdown(Input{})), "Safe QPS", "no search, no envelope")
+	in.Capacity = []Capacity{{Created: syntheticStart, Configuration: map[string]string{"gpus": "8"}}}
+	require.Contains(t, string(EnvelopeMarkdown(in)), "\nThe envelope holds for gpus 8; found 2026-03-01 09:00:00 UTC.\n")
+	require.Equal(t, "## LLM capacity report\n\n| run |", string(EnvelopeMarkdown(Input{}))[:len("## LLM capacity report\n\n| run |")], "no search, no envelope")
 }
 
 // Numbers that no int64 holds, and no reader counts the digits of.
@@ -49,7 +65,7 @@ func TestNumbersBeyondAllMeasureAreShownAsWhatTheyAre(t *testing.T) {
 	text := string(EnvelopeMarkdown(Input{Capacity: []Capacity{
 		{Workload: "chat", Arrival: "Poisson", SafeQPS: number(1e308), OutputTokensPerSecond: number(1e19), Knee: number(-1e18)},
 	}}))
-	require.Contains(t, text, "| **1e+308** | 1e+19 |")
+	require.Contains(t, text, "| **1e+308** | not measured | 1e+19 |")
 	require.Contains(t, text, "| -1e+18 |")
 	for in, want := range map[float64]string{
 		999_999_999_999_999: "999,999,999,999,999", 1e15: "1e+15", -1e15: "-1e+15", 1e-9: "0.000000001", 1e-10: "1e-10", 0: "0",

@@ -37,8 +37,13 @@ type Capacity struct {
 	SafeQPS *float64 `json:"safe_qps,omitempty"`
 	// Confirmed says that SafeQPS was run at the contract's full length.
 	Confirmed bool `json:"confirmed"`
-	// OutputTokensPerSecond is what the service delivered at SafeQPS.
+	// CompletedRate is how many arrivals per second completed at SafeQPS, RequestsPerArrival how many requests each of them
+	// sent, absent where that is one. OutputTokensPerSecond is what the service delivered meanwhile, PromptTokensPerSecond
+	// what it read.
+	CompletedRate         *float64 `json:"completed_rate,omitempty"`
+	RequestsPerArrival    *float64 `json:"requests_per_arrival,omitempty"`
 	OutputTokensPerSecond *float64 `json:"output_tokens_per_second,omitempty"`
+	PromptTokensPerSecond *float64 `json:"prompt_tokens_per_second,omitempty"`
 	// LimitingCriterion broke first above SafeQPS.
 	LimitingCriterion string `json:"limiting_criterion,omitempty"`
 	// Knee is the rate in requests per second at which the tail latency starts to rise steeply.
@@ -47,6 +52,9 @@ type Capacity struct {
 	Margin *float64 `json:"margin,omitempty"`
 	// Note is what a reader has to know beside the numbers.
 	Note string `json:"note,omitempty"`
+	// Created and Configuration are when it was found, and of which configuration of the service: it holds for no other.
+	Created       time.Time         `json:"created,omitzero"`
+	Configuration map[string]string `json:"configuration,omitempty"`
 }
 
 // Run is one results directory, aggregated: its size does not grow with the number of requests.
