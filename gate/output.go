@@ -59,6 +59,7 @@ type Output struct {
 	open     map[uint64]*llm.Started // requests in flight
 	seconds  *seconds
 	clock    *clock.Watch
+	forced   bool // a request forced the length of its answer, and the label says so
 	broken   bool // the evidence can not be written any more
 	tripped  *abort.Tripped
 	finished error
@@ -421,6 +422,10 @@ func (o *Output) exchange(e *llm.Exchange) {
 	o.keep(o.writer.Request(&r))
 	o.keep(o.writer.RecordITL(r.Phase, r.Step, r.Class, gaps))
 	o.seconds.ended(e, &r)
+	if e.ForcedLength && !o.forced {
+		o.forced = true
+		o.keep(o.writer.UpdateInfo(func(info *results.Info) { addLabel(info, results.LabelIgnoreEOS) }))
+	}
 	if e.Status >= 200 && e.Status <= 299 { // what stands in for the service has a clock of its own
 		o.clock.Answered(e.Date, e.Timeline.Sent, e.HeaderAt)
 	}
