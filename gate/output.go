@@ -139,6 +139,9 @@ func (o *Output) describe(params output.Params) error {
 		return err
 	}
 	describeTraces(&o.info, trace.Infos())
+	for _, l := range trace.Replayed(params.ScriptOptions.Scenarios) {
+		addLabel(&o.info, traceLabel(l))
+	}
 
 	return nil
 }
@@ -209,10 +212,14 @@ func addLabel(info *results.Info, label string) {
 // traceLabel says how a trace differs from its file.
 func traceLabel(l format.Label) string {
 	switch l.Kind {
-	case "speed", "rate":
+	case "speed", "rate", "steps":
 		return results.LabelRescaledTrace + ": " + l.Detail
-	case "window", "limit":
+	case "window", "limit", "part":
 		return results.LabelTruncatedTrace + ": " + l.Detail
+	case "loop":
+		return results.LabelRepeatedTrace + ": " + l.Detail
+	case "arrivals":
+		return results.LabelOtherArrivals + ": " + l.Detail
 	default:
 		return "trace " + l.Kind + ": " + l.Detail
 	}
