@@ -44,7 +44,8 @@ type Output struct {
 	dir      string
 	options  results.Options
 	info     results.Info
-	contract *contract.Contract // nil where the script has none
+	replayed func() []format.Label // how what the scenarios replay differs from the traces
+	contract *contract.Contract    // nil where the script has none
 	logger   logrus.FieldLogger
 	stdout   io.Writer
 	stopRun  func(error)
@@ -138,10 +139,8 @@ func (o *Output) describe(params output.Params) error {
 	if err := digestScript(&o.info, params); err != nil {
 		return err
 	}
-	describeTraces(&o.info, trace.Infos())
-	for _, l := range trace.Replayed(params.ScriptOptions.Scenarios) {
-		addLabel(&o.info, traceLabel(l))
-	}
+	o.replayed = func() []format.Label { return trace.Replayed(params.ScriptOptions.Scenarios) }
+	o.describeTraces(&o.info)
 
 	return nil
 }
@@ -178,9 +177,10 @@ func labels(scenarios lib.ScenarioConfigs) []string {
 	return nil
 }
 
-// describeTraces adds what limits the use of a result, as far as the traces show it. Some of it is known after the run
-// only: a calibration comes from the script's setup().
-func describeTraces(info *results.Info, traces []trace.Info) {
+// describeTraces adds what limits the use of a result, as far as the traces and what is replayed of them show it. Some of it
+// is known after the run only: a calibration comes from the script's setup().
+func (o *Output) describeTraces(info *results.Info) {
+	traces := trace.Infos()
 	for _, t := range traces {
 		for _, l := range t.Labels {
 			addLabel(info, traceLabel(l))
@@ -197,6 +197,9 @@ func describeTraces(info *results.Info, traces []trace.Info) {
 				addLabel(info, l.label)
 			}
 		}
+	}
+	for _, l := range o.replayed() {
+		addLabel(info, traceLabel(l))
 	}
 	if len(traces) == 1 {
 		info.IdealPrefixHitRatio = traces[0].IdealPrefixHitRatio
@@ -336,7 +339,7 @@ func (o *Output) finish(testErr error) error {
 // conclude adds what is known only after the run.
 func (o *Output) conclude(info *results.Info, testErr error, now time.Time) {
 	info.Phases, info.Steps = o.seconds.spans()
-	describeTraces(info, trace.Infos())
+	o.describeTraces(info)
 	var tripped *abort.Tripped
 	switch {
 	case o.tripped != nil:

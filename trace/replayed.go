@@ -22,6 +22,8 @@ const (
 // Replayed says how what the scenarios replay differs from the traces that this process has opened: rescaled, in part,
 // repeated, or with other arrivals. Info.Labels has what was done to a trace before.
 //
+// That a trace gives requests to scenarios which do not replay it is known once it has given one.
+//
 // A generated trace is made to measure: that only a part of it is replayed, or that it is rescaled, says nothing.
 func Replayed(scenarios lib.ScenarioConfigs) []format.Label {
 	var labels []format.Label
@@ -74,9 +76,11 @@ func replayed(id string, scenarios lib.ScenarioConfigs) []format.Label {
 	return labels
 }
 
-// otherArrivals is what is said of a trace that no scenario replays: its requests, if any, start when others say.
+// otherArrivals is what is said of a trace that no scenario replays: its requests start when others say.
 func (s *schedule) otherArrivals() []format.Label {
 	switch bin := time.Duration(s.bin.Load()); {
+	case !s.asked.Load():
+		return nil
 	case bin > 0:
 		return []format.Label{{Kind: labelArrivals, Detail: fmt.Sprintf("evened out in bins of %s", bin)}}
 	case s.recorded:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	logtest "github.com/sirupsen/logrus/hooks/test"
 	"github.com/stretchr/testify/require"
 	"go.k6.io/k6/lib"
 
@@ -86,6 +87,12 @@ func TestReplayedSaysHowATraceDiffersFromItsFile(t *testing.T) {
 			var scenarios lib.ScenarioConfigs
 			require.NoError(t, json.Unmarshal([]byte(asJSON(t, rt, test.scenarios)), &scenarios))
 			id := js(t, rt, "w.id").String()
+			if len(test.want) > 0 && test.want[0].Kind == labelArrivals {
+				require.Nil(t, replayed(id, scenarios), "nobody has asked it for a request")
+			}
+			logger, _ := logtest.NewNullLogger()
+			toIteration(t.Context(), rt, &lib.State{Logger: logger, GetScenarioGlobalVUIter: func() uint64 { return 0 }})
+			js(t, rt, "w.next()")
 			require.Equal(t, test.want, replayed(id, scenarios))
 			for _, label := range test.want {
 				require.Contains(t, Replayed(scenarios), label)

@@ -18,6 +18,7 @@ type schedule struct {
 	info   func() Info   // for those who ask what was replayed; nil where nobody published it
 
 	recorded bool         // it comes from a file
+	asked    atomic.Bool  // an iteration took a request from it
 	bin      atomic.Int64 // the width of a bin that stages() gave a stock executor, in nanoseconds; 0: none
 }
 

@@ -46,10 +46,14 @@ func TestLabelsComeFromWhatWasDone(t *testing.T) {
 			`file.steps([12], ` + vus + `, hold: '1s' })`, `{ ...file.next(), max_tokens: 2 }`,
 			[]string{results.LabelSyntheticPrompts, "trace rescaled in time: at 2.52 times its own pace", "trace truncated: 12 of 1080 rows"},
 		},
+		"requests of a file at other times": {
+			`{ s: { executor: 'constant-arrival-rate', rate: 5, duration: '1s', preAllocatedVUs: 5 } }`, `{ ...file.next(), max_tokens: 2 }`,
+			[]string{results.LabelSyntheticPrompts, "arrivals not the trace's: those of the scenarios"},
+		},
 		"no trace at all": {
 			`{ s: { executor: 'constant-arrival-rate', rate: 5, duration: '1s', preAllocatedVUs: 5 } }`,
 			`{ messages: [{ role: 'user', content: 'hi' }], max_tokens: 3, min_tokens: 3 }`,
-			[]string{results.LabelSyntheticPrompts, "arrivals not the trace's: those of the scenarios", results.LabelIgnoreEOS},
+			[]string{results.LabelSyntheticPrompts, results.LabelIgnoreEOS},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
