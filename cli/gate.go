@@ -185,23 +185,23 @@ func contractOf(env environment, run *results.Run, path string) (*contract.Contr
 	return &c, nil
 }
 
-// withBaseline gives limits against a baseline their numbers.
-func withBaseline(c *contract.Contract, baseline string) (*contract.Contract, error) {
-	if len(c.BaselineNames()) == 0 {
+// withBaseline gives limits against a baseline their numbers. A baseline that is named replaces the one that a run's contract
+// was resolved by, and has to be there even where no limit refers to it.
+func withBaseline(c *contract.Contract, named string) (*contract.Contract, error) {
+	baseline := named
+	switch {
+	case named != "":
+		c = c.Unresolved()
+	case c.Baseline == "" || len(c.BaselineNames()) == 0:
 		return c, nil
-	}
-	if baseline == "" && c.Baseline != "" {
+	case filepath.IsAbs(c.Baseline):
 		baseline = c.Baseline
-		if !filepath.IsAbs(baseline) {
-			baseline = filepath.Join(filepath.Dir(c.File), baseline)
-		}
-	}
-	if baseline == "" {
-		return c, nil
+	default:
+		baseline = filepath.Join(filepath.Dir(c.File), c.Baseline)
 	}
 	before, err := verdict.Read(baseline)
 	if err != nil {
-		return nil, wrongUse(fmt.Errorf("baseline: %w", err))
+		return nil, wrongUse(fmt.Errorf("baseline: %w; expected the results directory of a run that was judged, or its verdict.json", err))
 	}
 	resolved, err := c.Resolve(before.Measured())
 	if err != nil {
