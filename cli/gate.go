@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,13 +31,17 @@ func newGate(env environment) *cobra.Command {
 }
 
 func newGateCheck(env environment) *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:     "check CONTRACT",
 		Short:   "Check a contract: every problem at once, with file, line, column and key",
-		Example: "  k6 x llm gate check slo.yaml",
+		Example: "  k6 x llm gate check slo.yaml\n  k6 x llm gate check slo.yaml --json",
 		Args:    exactArgs("CONTRACT"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			c, err := loadContract(env, args[0])
+			if asJSON {
+				return printChecked(env, args[0], c, err)
+			}
 			if err != nil {
 				return err
 			}
@@ -46,6 +51,54 @@ func newGateCheck(env environment) *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: ok, and the problems")
+
+	return cmd
+}
+
+// checkedContract is what `gate check` prints for programs.
+type checkedContract struct {
+	File     string           `json:"file"`
+	OK       bool             `json:"ok"`
+	Problems []checkedProblem `json:"problems"`
+	// Of a valid contract.
+	Criteria   int     `json:"criteria,omitempty"`
+	AbortRules int     `json:"abort_rules,omitempty"`
+	Confidence float64 `json:"confidence,omitempty"`
+}
+
+// checkedProblem is one problem; a file that cannot be read has no place in it.
+type checkedProblem struct {
+	File     string `json:"file"`
+	Line     int    `json:"line,omitempty"`
+	Column   int    `json:"column,omitempty"`
+	Key      string `json:"key,omitempty"`
+	Found    string `json:"found,omitempty"`
+	Expected string `json:"expected,omitempty"`
+	Message  string `json:"message"`
+}
+
+func printChecked(env environment, path string, c *contract.Contract, err error) error {
+	out := checkedContract{File: path, OK: err == nil, Problems: []checkedProblem{}}
+	var problems contract.Errors
+	switch {
+	case err == nil:
+		out.Criteria, out.AbortRules, out.Confidence = len(c.Criteria()), len(c.Abort), c.Confidence
+	case errors.As(err, &problems):
+		for _, p := range problems {
+			out.Problems = append(out.Problems, checkedProblem{
+				File: p.File, Line: p.Pos.Line, Column: p.Pos.Column, Key: p.Key, Found: p.Found, Expected: p.Expected, Message: p.Error(),
+			})
+		}
+		err = wrongUse(fmt.Errorf("%s is not a valid contract", path)) // the problems are in the JSON
+	default:
+		out.Problems = append(out.Problems, checkedProblem{File: path, Message: err.Error()})
+	}
+	if printed := printJSON(env.stdout, out); printed != nil {
+		return printed
+	}
+
+	return err
 }
 
 func newGateExplain(env environment) *cobra.Command {
