@@ -72,6 +72,19 @@ func TestARunsContractTakesAnotherBaseline(t *testing.T) {
 	require.Equal(t, 23.43, *stored.Gate[0].Limit.Absolute, "the contract itself stays as it was")
 }
 
+// ± leaves room on the side of the limit: a rule of abort names the bad state, beyond that room.
+func TestRoomOnBothSides(t *testing.T) {
+	c := mustLoad(t, `capacity_gate: {tpot_p95: "<= baseline ± 10%", success_rate: ">= baseline ± 0.5%"}
+abort: {tpot_p95: "> baseline ± 50% for 10s", success_rate: "< baseline ± 20%"}
+`)
+	resolved, err := c.Resolve(map[string]float64{"tpot_p95": 20, "success_rate": 0.99})
+	require.NoError(t, err)
+	require.Equal(t, "<= 22ms (baseline ± 10%, baseline 20ms)", resolved.Gate[0].LimitText())
+	require.Equal(t, ">= 98.505% (baseline ± 0.5%, baseline 99%)", resolved.Gate[1].LimitText())
+	require.Equal(t, 30.0, *resolved.Abort[0].Limit.Absolute)
+	require.Equal(t, 0.792, *resolved.Abort[1].Limit.Absolute)
+}
+
 func TestResolveNamesEveryValueThatIsMissingOrImpossible(t *testing.T) {
 	c := mustLoad(t, relativeContract)
 	_, err := c.Resolve(map[string]float64{"success_rate": math.NaN(), "long/tpot_p95": 3})
