@@ -46,6 +46,7 @@ func New(gs *state.GlobalState) *cobra.Command {
 	}}
 	root.AddCommand(newSim(env), newTrace(env), newGate(env), newCapacity(env), newCompare(env), newMerge(env),
 		newReport(env), newPlan(env))
+	showLines(root, gs)
 
 	return root
 }
@@ -55,6 +56,15 @@ type environment struct {
 	stdout, stderr io.Writer
 	colour         bool
 	lookup         func(name string) (string, bool)
+}
+
+// mute leaves out what is said to people beside the result, where that is for programs.
+func (e environment) mute(yes bool) environment {
+	if yes {
+		e.stderr = io.Discard
+	}
+
+	return e
 }
 
 // with looks variables up in a map before the environment.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -31,13 +32,17 @@ func newGate(env environment) *cobra.Command {
 }
 
 func newGateCheck(env environment) *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:     "check CONTRACT",
 		Short:   "Check a contract: every problem at once, with file, line, column and key",
-		Example: "  k6 x llm gate check slo.yaml",
+		Example: "  k6 x llm gate check slo.yaml\n  k6 x llm gate check slo.yaml --json",
 		Args:    exactArgs("CONTRACT"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			c, err := loadContract(env, args[0])
+			if asJSON {
+				return printChecked(env, args[0], c, err)
+			}
 			if err != nil {
 				return err
 			}
@@ -50,6 +55,54 @@ func newGateCheck(env environment) *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: ok, and the problems")
+
+	return cmd
+}
+
+// checkedContract is what `gate check` prints for programs.
+type checkedContract struct {
+	File     string           `json:"file"`
+	OK       bool             `json:"ok"`
+	Problems []checkedProblem `json:"problems"`
+	// Of a valid contract.
+	Criteria   int     `json:"criteria,omitempty"`
+	AbortRules int     `json:"abort_rules,omitempty"`
+	Confidence float64 `json:"confidence,omitempty"`
+}
+
+// checkedProblem is one problem; a file that cannot be read has no place in it.
+type checkedProblem struct {
+	File     string `json:"file"`
+	Line     int    `json:"line,omitempty"`
+	Column   int    `json:"column,omitempty"`
+	Key      string `json:"key,omitempty"`
+	Found    string `json:"found,omitempty"`
+	Expected string `json:"expected,omitempty"`
+	Message  string `json:"message"`
+}
+
+func printChecked(env environment, path string, c *contract.Contract, err error) error {
+	out := checkedContract{File: path, OK: err == nil, Problems: []checkedProblem{}}
+	var problems contract.Errors
+	switch {
+	case err == nil:
+		out.Criteria, out.AbortRules, out.Confidence = len(c.Criteria()), len(c.Abort), c.Confidence
+	case errors.As(err, &problems):
+		for _, p := range problems {
+			out.Problems = append(out.Problems, checkedProblem{
+				File: p.File, Line: p.Pos.Line, Column: p.Pos.Column, Key: p.Key, Found: p.Found, Expected: p.Expected, Message: p.Error(),
+			})
+		}
+		err = wrongUse(fmt.Errorf("%s is not a valid contract", path)) // the problems are in the JSON
+	default:
+		out.Problems = append(out.Problems, checkedProblem{File: path, Message: err.Error()})
+	}
+	if printed := printJSON(env.stdout, out); printed != nil {
+		return printed
+	}
+
+	return err
 }
 
 func newGateExplain(env environment) *cobra.Command {
@@ -193,23 +246,23 @@ func contractOf(env environment, run *results.Run, path string) (*contract.Contr
 	return &c, nil
 }
 
-// withBaseline gives limits against a baseline their numbers.
-func withBaseline(c *contract.Contract, baseline string) (*contract.Contract, error) {
-	if len(c.BaselineNames()) == 0 {
+// withBaseline gives limits against a baseline their numbers. A baseline that is named replaces the one that a run's contract
+// was resolved by, and has to be there even where no limit refers to it.
+func withBaseline(c *contract.Contract, named string) (*contract.Contract, error) {
+	baseline := named
+	switch {
+	case named != "":
+		c = c.Unresolved()
+	case c.Baseline == "" || len(c.BaselineNames()) == 0:
 		return c, nil
-	}
-	if baseline == "" && c.Baseline != "" {
+	case filepath.IsAbs(c.Baseline):
 		baseline = c.Baseline
-		if !filepath.IsAbs(baseline) {
-			baseline = filepath.Join(filepath.Dir(c.File), baseline)
-		}
-	}
-	if baseline == "" {
-		return c, nil
+	default:
+		baseline = filepath.Join(filepath.Dir(c.File), c.Baseline)
 	}
 	before, err := verdict.Read(baseline)
 	if err != nil {
-		return nil, wrongUse(fmt.Errorf("baseline: %w", err))
+		return nil, wrongUse(fmt.Errorf("baseline: %w; expected the results directory of a run that was judged, or its verdict.json", err))
 	}
 	resolved, err := c.Resolve(before.Measured())
 	if err != nil {

@@ -164,7 +164,7 @@ type generateFlags struct {
 func newTraceGenerate(env environment) *cobra.Command {
 	g := &generateFlags{}
 	var out string
-	var force bool
+	var force, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "generate",
 		Short: "Make the trace of a synthetic workload; one seed gives the same bytes everywhere",
@@ -181,7 +181,7 @@ func newTraceGenerate(env environment) *cobra.Command {
 				return wrongUse(fmt.Errorf("trace generate: %w", err))
 			}
 
-			return writeTrace(env, out, force, t)
+			return writeAndDescribe(env, out, force, asJSON, t)
 		},
 	}
 	flags := cmd.Flags()
@@ -198,6 +198,7 @@ func newTraceGenerate(env environment) *cobra.Command {
 	flags.Uint64Var(&g.seed, "seed", 0, "decides everything that is random")
 	flags.StringVar(&out, "out", "-", "file to write: .jsonl, or .csv for lengths only; - is standard output")
 	flags.BoolVar(&force, "force", false, "replace an existing file")
+	flags.BoolVar(&asJSON, "json", false, describeFlag)
 
 	return cmd
 }
@@ -272,7 +273,7 @@ func parseStages(text string) ([]arrival.Stage, error) {
 func newTraceConvert(env environment) *cobra.Command {
 	r := &readFlags{}
 	var out string
-	var force bool
+	var force, asJSON bool
 	var speed, rate float64
 	cmd := &cobra.Command{
 		Use:     "convert FILE",
@@ -297,7 +298,7 @@ func newTraceConvert(env environment) *cobra.Command {
 				return wrongUse(fmt.Errorf("trace convert: %w", err))
 			}
 
-			return writeTrace(env, out, force, t)
+			return writeAndDescribe(env, out, force, asJSON, t)
 		},
 	}
 	r.register(cmd.Flags())
@@ -305,6 +306,7 @@ func newTraceConvert(env environment) *cobra.Command {
 	cmd.Flags().Float64Var(&rate, "rate", 0, "rescale to this mean rate, in requests per second")
 	cmd.Flags().StringVar(&out, "out", "-", "file to write: .jsonl, or .csv for lengths only; - is standard output")
 	cmd.Flags().BoolVar(&force, "force", false, "replace an existing file")
+	cmd.Flags().BoolVar(&asJSON, "json", false, describeFlag)
 
 	return cmd
 }
@@ -353,7 +355,7 @@ func newTraceAnonymize(env environment) *cobra.Command {
 			if err != nil {
 				return wrongUse(fmt.Errorf("trace anonymize: %w", err))
 			}
-			if err := writeTrace(env, out, force, t); err != nil {
+			if err := writeTrace(env.mute(asJSON), out, force, t); err != nil {
 				return err
 			}
 			if asJSON {
@@ -383,6 +385,17 @@ func newTraceAnonymize(env environment) *cobra.Command {
 	flags.BoolVar(&asJSON, "json", false, "print the report as JSON, on standard error")
 
 	return cmd
+}
+
+const describeFlag = "print what the trace is as JSON, on standard error"
+
+// writeAndDescribe writes a trace, and says what it is: in a line for people, or as `trace inspect --json` does.
+func writeAndDescribe(env environment, path string, force, asJSON bool, t *format.Trace) error {
+	if err := writeTrace(env.mute(asJSON), path, force, t); err != nil || !asJSON {
+		return err
+	}
+
+	return printJSON(env.stderr, format.Summarize(t))
 }
 
 // writeTrace writes a trace to a file as a whole, or not at all: it appears under its name once it is complete.

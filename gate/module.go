@@ -119,7 +119,8 @@ func overridePhases(c *contract.Contract, env func(string) (string, bool)) error
 
 // resolve gives relative limits their numbers, from the verdict of the run that is the baseline.
 func (m *moduleInstance) resolve(c *contract.Contract, name, baseline string) (*contract.Contract, error) {
-	if baseline == "" && c.Baseline != "" {
+	named := baseline != "" // then it has to be there, even where no limit refers to it
+	if !named && c.Baseline != "" {
 		baseline = c.Baseline
 		if !path.IsAbs(filepath.ToSlash(baseline)) {
 			baseline = path.Join(path.Dir(filepath.ToSlash(name)), filepath.ToSlash(baseline))
@@ -128,7 +129,7 @@ func (m *moduleInstance) resolve(c *contract.Contract, name, baseline string) (*
 			}
 		}
 	}
-	if baseline == "" || len(c.BaselineNames()) == 0 {
+	if baseline == "" || (!named && len(c.BaselineNames()) == 0) {
 		return c, nil
 	}
 	file := baseline

@@ -45,7 +45,8 @@ type Output struct {
 	scenarios lib.ScenarioConfigs
 	options   results.Options
 	info      results.Info
-	contract  *contract.Contract // nil where the script has none
+	replayed  func() []format.Label // how what the scenarios replay differs from the traces
+	contract  *contract.Contract    // nil where the script has none
 	logger    logrus.FieldLogger
 	stdout    io.Writer
 	stopRun   func(error)
@@ -61,6 +62,7 @@ type Output struct {
 	open     map[uint64]*llm.Started // requests in flight
 	seconds  *seconds
 	clock    *clock.Watch
+	forced   bool // a request forced the length of its answer, and the label says so
 	broken   bool // the evidence can not be written any more
 	tripped  *abort.Tripped
 	finished error
@@ -141,7 +143,8 @@ func (o *Output) describe(params output.Params) error {
 	if err := digestScript(&o.info, params); err != nil {
 		return err
 	}
-	describeTraces(&o.info, trace.Infos())
+	o.replayed = func() []format.Label { return trace.Replayed(params.ScriptOptions.Scenarios) }
+	o.describeTraces(&o.info)
 
 	return nil
 }
@@ -178,9 +181,10 @@ func labels(scenarios lib.ScenarioConfigs) []string {
 	return nil
 }
 
-// describeTraces adds what limits the use of a result, as far as the traces show it. Some of it is known after the run
-// only: a calibration comes from the script's setup().
-func describeTraces(info *results.Info, traces []trace.Info) {
+// describeTraces adds what limits the use of a result, as far as the traces and what is replayed of them show it. Some of it
+// is known after the run only: a calibration comes from the script's setup().
+func (o *Output) describeTraces(info *results.Info) {
+	traces := trace.Infos()
 	for _, t := range traces {
 		for _, l := range t.Labels {
 			addLabel(info, traceLabel(l))
@@ -198,6 +202,9 @@ func describeTraces(info *results.Info, traces []trace.Info) {
 			}
 		}
 	}
+	for _, l := range o.replayed() {
+		addLabel(info, traceLabel(l))
+	}
 	if len(traces) == 1 {
 		info.IdealPrefixHitRatio = traces[0].IdealPrefixHitRatio
 	}
@@ -212,10 +219,14 @@ func addLabel(info *results.Info, label string) {
 // traceLabel says how a trace differs from its file.
 func traceLabel(l format.Label) string {
 	switch l.Kind {
-	case "speed", "rate":
+	case "speed", "rate", "steps":
 		return results.LabelRescaledTrace + ": " + l.Detail
-	case "window", "limit":
+	case "window", "limit", "part":
 		return results.LabelTruncatedTrace + ": " + l.Detail
+	case "loop":
+		return results.LabelRepeatedTrace + ": " + l.Detail
+	case "arrivals":
+		return results.LabelOtherArrivals + ": " + l.Detail
 	default:
 		return "trace " + l.Kind + ": " + l.Detail
 	}
@@ -341,7 +352,7 @@ func (o *Output) finish(testErr error) error {
 // conclude adds what is known only after the run.
 func (o *Output) conclude(info *results.Info, testErr error, now time.Time) {
 	info.Phases, info.Steps = o.seconds.spans()
-	describeTraces(info, trace.Infos())
+	o.describeTraces(info)
 	var tripped *abort.Tripped
 	switch {
 	case o.tripped != nil:
@@ -437,6 +448,10 @@ func (o *Output) exchange(e *llm.Exchange) {
 	o.keep(o.writer.Request(&r))
 	o.keep(o.writer.RecordITL(r.Phase, r.Step, r.Class, gaps))
 	o.seconds.ended(e, &r)
+	if e.ForcedLength && !o.forced {
+		o.forced = true
+		o.keep(o.writer.UpdateInfo(func(info *results.Info) { addLabel(info, results.LabelIgnoreEOS) }))
+	}
 	if e.Status >= 200 && e.Status <= 299 { // what stands in for the service has a clock of its own
 		o.clock.Answered(e.Date, e.Timeline.Sent, e.HeaderAt)
 	}

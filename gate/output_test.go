@@ -9,7 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.k6.io/k6/metrics"
 
+	"github.com/safeqps/xk6-safeqps/gate/clock"
 	"github.com/safeqps/xk6-safeqps/gate/results"
+	"github.com/safeqps/xk6-safeqps/llm"
+	"github.com/safeqps/xk6-safeqps/llm/wire"
 )
 
 // TestAGaugeThatIsNoMeasurementIsAGap: one broken exporter neither ends a run nor makes its evidence unreadable.
@@ -61,4 +64,37 @@ func TestAGaugeThatIsNoMeasurementIsAGap(t *testing.T) {
 		"llm_server_kv_cache_usage was -0.5, which is no measurement", "llm_server_gpu_memory was 1e+308, which is no measurement",
 		"llm_client_memory was -1, which is no measurement",
 	}, messages)
+}
+
+// TestAForcedLengthIsALabel: a request that forces the length of its answer does so whether or not a trace says it, and
+// the label is there even where the run is killed.
+func TestAForcedLengthIsALabel(t *testing.T) {
+	t.Parallel()
+	dir, begin := t.TempDir(), time.Now().Truncate(time.Second)
+	w, err := results.Create(dir, results.Info{Started: begin, Labels: []string{"mine"}}, results.Options{})
+	require.NoError(t, err)
+	o := &Output{dir: dir, logger: logrus.New(), writer: w, seconds: newSeconds(), clock: clock.NewWatch()}
+	exchange := func(forced bool) {
+		e := &llm.Exchange{
+			Attempt: 1, Row: -1, Tags: metrics.NewRegistry().RootTagSet(), Outcome: llm.OutcomeOK, Message: &wire.Message{},
+			ForcedLength: forced, End: begin,
+		}
+		e.Timeline.Sent = begin
+		o.exchange(e)
+	}
+	labels := func() []string {
+		run, err := results.Open(dir)
+		require.NoError(t, err)
+
+		return run.Info.Labels
+	}
+	exchange(false)
+	require.Equal(t, []string{"mine"}, labels())
+	exchange(true)
+	require.Equal(t, []string{"mine", results.LabelIgnoreEOS}, labels(), "before the end of the run")
+	exchange(true)
+	exchange(false)
+	require.NoError(t, w.Close(begin.Add(time.Second), nil))
+	require.Equal(t, []string{"mine", results.LabelIgnoreEOS}, labels())
+	require.False(t, o.broken)
 }

@@ -40,7 +40,8 @@ type prepared struct {
 	runTags    *metrics.TagSet     // the run's alone, for what is the process's and not the request's
 	model      string
 	maxTokens  int
-	inputs     int // of a request for embeddings; 0: not known
+	inputs     int  // of a request for embeddings; 0: not known
+	forced     bool // the body forces the answer to its asked length
 	promptText func() string
 }
 
@@ -72,7 +73,7 @@ func (c *client) prepare(api wire.API, value sobek.Value) (*prepared, error) {
 	CountSend(c.module.vu.Context())
 	p := &prepared{
 		api: api, request: req, body: body, streamed: streamed, rpsLimit: state.RPSLimit,
-		tags: state.Tags.GetCurrentValues(), model: model, maxTokens: maxTokens(req.body),
+		tags: state.Tags.GetCurrentValues(), model: model, maxTokens: maxTokens(req.body), forced: forcedLength(req.body),
 		promptText: func() string { return promptText(req.body) },
 		runTags:    c.module.rootTags.WithTagsFromMap(state.Options.RunTags),
 	}
@@ -122,7 +123,7 @@ func (c *client) attempt(ctx context.Context, p *prepared, number int) *Exchange
 	ex := &Exchange{
 		Seq: c.module.root.sequence.Add(1), API: p.api, Model: p.model, Row: p.request.row, Class: p.request.class, Tags: own,
 		Due: p.request.due, Streamed: p.streamed, Attempt: number,
-		PromptTokensAsked: p.request.promptTokens, CompletionTokensAsked: p.maxTokens, runTags: p.runTags,
+		PromptTokensAsked: p.request.promptTokens, CompletionTokensAsked: p.maxTokens, ForcedLength: p.forced, runTags: p.runTags,
 	}
 	dec := wire.NewDecoder(p.api)
 	dec.ExpectVectors(p.inputs)

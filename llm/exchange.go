@@ -85,6 +85,10 @@ type Exchange struct {
 	PromptTokensAsked     int // 0: not stated
 	CompletionTokensAsked int // max_tokens, 0: not stated
 
+	// ForcedLength: the body forced the answer to its asked length, by ignore_eos or what does the same. Such requests
+	// compare configurations, and claim no capacity.
+	ForcedLength bool
+
 	PromptTokens     *int // nil: nobody counted
 	CompletionTokens *int // nil: nobody counted
 	TokenSource      TokenSource

@@ -338,7 +338,13 @@ func openFile(name string, f files, read readOptions, ask requestOptions) (*reco
 		t = classify(t, read.Classes)
 	}
 
-	return newRecording(t, f, read, ask, 0)
+	r, err := newRecording(t, f, read, ask, 0)
+	if err != nil {
+		return nil, err
+	}
+	r.recorded = true
+
+	return r, nil
 }
 
 // newRecording prepares a trace for replay.

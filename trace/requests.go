@@ -82,6 +82,9 @@ func (t *jsTrace) request(what string, row int, due time.Time, opts sobek.Value)
 			return nil, err
 		}
 	}
+	if !t.asked.Load() && t.module.vu.State() != nil {
+		t.asked.Store(true)
+	}
 	r, err := plan.At(row)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)

@@ -343,6 +343,7 @@ func (w *window) cut(at time.Duration) (before, after *window) {
 // stages are the trace's arrivals per bin, for a stock ramping-arrival-rate whose timeUnit is the bin: a jump to the
 // bin's number of arrivals, and the bin.
 func (r *recording) stages(bin time.Duration) []any {
+	r.bin.Store(int64(bin))
 	bins := int(r.span()/bin) + 1
 	stages := make([]any, 0, 2*bins)
 	before := 0

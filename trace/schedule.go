@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/safeqps/xk6-safeqps/trace/format"
@@ -15,6 +16,10 @@ type schedule struct {
 	rows   []format.Row
 	period time.Duration // of one pass through the trace; 0: it cannot be repeated
 	info   func() Info   // for those who ask what was replayed; nil where nobody published it
+
+	recorded bool         // it comes from a file
+	asked    atomic.Bool  // an iteration took a request from it
+	bin      atomic.Int64 // the width of a bin that stages() gave a stock executor, in nanoseconds; 0: none
 }
 
 // offset is the time of a row after the trace's time zero. A row past the end needs a period.

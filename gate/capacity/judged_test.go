@@ -81,7 +81,7 @@ func TestTheLimitingCriterionOfAProbeThatWasStoppedEarly(t *testing.T) {
 	v := &verdict.Result{
 		Verdict: verdict.Fail,
 		Aborted: &results.Aborted{Rule: StoppedEarlyRule, Saw: "ttft_p75: 40 of 41 over the limit: certain"},
-		Prefix:  &verdict.PrefixCache{Warm: true}, Warnings: []string{"warm cache"},
+		Prefix:  &verdict.PrefixCache{Warm: true}, Warnings: []string{"warm cache"}, Labels: []string{"synthetic prompts"},
 		Criteria: []verdict.Criterion{
 			criterion("ttft_p75", "<= 300ms", 300, 900, "ms", verdict.Inconclusive),
 			{Name: StoppedEarlyRule, Section: "abort", Verdict: verdict.Fail},
@@ -91,6 +91,7 @@ func TestTheLimitingCriterionOfAProbeThatWasStoppedEarly(t *testing.T) {
 	require.Equal(t, "ttft_p75", r.LimitingCriterion)
 	require.InDelta(t, 3, *r.Pressure, 1e-9)
 	require.True(t, r.WarmCache)
+	require.Equal(t, []string{"synthetic prompts"}, r.Labels)
 	require.Equal(t, []string{"warm cache"}, r.Warnings)
 
 	v.Aborted.Saw = "something else"

@@ -80,8 +80,9 @@ type ProbeResult struct {
 	StoppedEarly string `json:"stopped_early,omitempty"`
 	// WarmCache: the service's prefix cache held prompts of this probe from before it began, so its latencies are too good.
 	WarmCache bool `json:"warm_cache,omitempty"`
-	// Warnings of the verdict.
+	// Warnings and labels of the verdict.
 	Warnings []string `json:"warnings,omitempty"`
+	Labels   []string `json:"labels,omitempty"`
 	// Recovered says whether the service came back to its idle state afterwards; absent where it cannot be seen.
 	Recovered *bool `json:"recovered,omitempty"`
 	// Note is for people.

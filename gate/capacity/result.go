@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
+	"github.com/safeqps/xk6-safeqps/gate/results"
 	"github.com/safeqps/xk6-safeqps/gate/verdict"
 )
 
@@ -55,7 +57,7 @@ type Result struct {
 	// then that is the rate that passed. AnswerProbe is the number of that probe; 0 where there is none.
 	AskedQPS    *float64 `json:"asked_qps,omitempty"`
 	AnswerProbe int      `json:"answer_probe,omitempty"`
-	// Confirmed: SafeQPS passed at the contract's full length.
+	// Confirmed: SafeQPS passed at the contract's full length, with a cold prefix cache and answers of their own length.
 	Confirmed bool `json:"confirmed"`
 	// ToleranceMet: a rate within the tolerance above SafeQPS failed, or one within half of it stayed INCONCLUSIVE.
 	ToleranceMet bool    `json:"tolerance_met"`
@@ -86,8 +88,10 @@ type Result struct {
 	ElapsedSeconds     float64 `json:"elapsed_seconds"`
 	FixedLengthSeconds float64 `json:"fixed_length_seconds"`
 	// Cost of the probes' time, in the currency of the price; absent where no price is known.
-	Cost  *float64 `json:"cost,omitempty"`
-	Notes []string `json:"notes,omitempty"`
+	Cost *float64 `json:"cost,omitempty"`
+	// Labels of the probe that SafeQPS rests on; every use of the result must repeat them.
+	Labels []string `json:"labels,omitempty"`
+	Notes  []string `json:"notes,omitempty"`
 }
 
 // ClientProof compares the answer's probe with one at the same rate by two load generators. If two measure lower
@@ -278,6 +282,7 @@ func (r *Result) notes(o Options, low, high *level) {
 	r.noteReversals()
 	r.noteUneven()
 	r.noteWarm()
+	r.noteForced()
 	for _, v := range r.Violations {
 		r.note("%s failed (probe %d), although %s passed (probe %d): the lower rate decides",
 			rate(v.FailedRate), v.FailedProbe, rate(v.PassedRate), v.PassedProbe)
@@ -320,6 +325,20 @@ func (r *Result) noteWarm() {
 		r.Confirmed = false
 		r.note("the answer is not confirmed, since the prefix cache knew the prompts of probe %d: the script has to take its "+
 			"seed from LLM_SEED, and nobody else may have sent them", answer.N)
+	}
+}
+
+// noteForced takes the confirmation from an answer that rests on answers of a forced length.
+func (r *Result) noteForced() {
+	answer, ok := r.Answer()
+	if !ok {
+		return
+	}
+	r.Labels = answer.Labels
+	if slices.Contains(answer.Labels, results.LabelIgnoreEOS) {
+		r.Confirmed = false
+		r.note("the answer is not confirmed, since answers were forced to their length (ignore_eos): the rate compares " +
+			"configurations that were searched alike, and claims no capacity")
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/safeqps/xk6-safeqps/gate/results"
 	"github.com/safeqps/xk6-safeqps/gate/verdict"
 )
 
@@ -635,6 +636,27 @@ func TestAnUnevenWorkloadIsTold(t *testing.T) {
 		require.GreaterOrEqual(t, answer.Length, 1.0)
 		require.Equal(t, told, slices.ContainsFunc(r.Notes, func(n string) bool { return strings.Contains(n, "are not even") }), share)
 	}
+}
+
+// A rate that was found with answers forced to their length compares configurations; nobody may plan with it.
+func TestForcedLengthsClaimNoCapacity(t *testing.T) {
+	service, rescaled := ideal{limit: 30, capacity: 40, slope: 10}, "trace rescaled in time: to "
+	labelled := func(more ...string) Probe {
+		return func(ctx context.Context, r ProbeRequest) (ProbeResult, error) {
+			found, err := service.probe(ctx, r)
+			found.Labels = append([]string{rescaled + rate(r.Rate)}, more...)
+			return found, err
+		}
+	}
+	free := search(t, wide(), labelled("synthetic prompts"))
+	require.True(t, free.Confirmed)
+	require.Equal(t, []string{rescaled + rate(*free.AskedQPS), "synthetic prompts"}, free.Labels, "those of the probe that the answer rests on")
+
+	forced := search(t, wide(), labelled(results.LabelIgnoreEOS))
+	require.Equal(t, free.SafeQPS, forced.SafeQPS)
+	require.False(t, forced.Confirmed)
+	require.Equal(t, []string{rescaled + rate(*forced.AskedQPS), results.LabelIgnoreEOS}, forced.Labels)
+	require.Contains(t, strings.Join(forced.Notes, "\n"), "answers were forced to their length (ignore_eos): the rate compares configurations")
 }
 
 func TestAnAnswerFromAWarmCacheIsNotConfirmed(t *testing.T) {

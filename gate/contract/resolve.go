@@ -77,6 +77,21 @@ func (c *Contract) Resolve(baseline map[string]float64) (*Contract, error) {
 	return &resolved, nil
 }
 
+// Unresolved returns a copy of the contract in which the criteria with relative limits wait for a baseline again, so that
+// Resolve can give them another one. Abort rules keep their values: a run was watched by them, and may have been stopped.
+func (c *Contract) Unresolved() *Contract {
+	open := *c
+	for _, part := range []*[]Criterion{&open.Gate, &open.Recovery, &open.ClientHeadroom} {
+		*part = slices.Clone(*part)
+		for i := range *part {
+			if limit := &(*part)[i].Limit; limit.Relative != nil {
+				*limit = Limit{Relative: limit.Relative}
+			}
+		}
+	}
+	return &open
+}
+
 // impossible says what is wrong with a computed limit, "" when nothing is.
 func impossible(op Op, limit float64, unit Unit) string {
 	switch {

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"encoding/json"
 	"math"
 	"testing"
 
@@ -45,6 +46,43 @@ func TestResolve(t *testing.T) {
 	require.True(t, met && ok)
 	met, ok = resolved.Gate[0].Met(23.44)
 	require.True(t, !met && ok)
+}
+
+// A contract that was kept with a run can be judged against another baseline than the run's own.
+func TestARunsContractTakesAnotherBaseline(t *testing.T) {
+	first := map[string]float64{"tpot_p95": 21.3, "success_rate": 0.99, "long/tpot_p95": 30, "recovery.queue_depth": 0}
+	second := map[string]float64{"tpot_p95": 10, "success_rate": 0.98, "long/tpot_p95": 20, "recovery.queue_depth": 3}
+	resolved, err := mustLoad(t, relativeContract).Resolve(first)
+	require.NoError(t, err)
+	kept, err := json.Marshal(resolved)
+	require.NoError(t, err)
+	var stored Contract
+	require.NoError(t, json.Unmarshal(kept, &stored))
+
+	open := stored.Unresolved()
+	require.Equal(t, []string{"tpot_p95", "success_rate", "long/tpot_p95", "recovery.queue_depth"}, open.BaselineNames())
+	again, err := open.Resolve(second)
+	require.NoError(t, err)
+	require.Equal(t, "<= 11ms (baseline + 10%, baseline 10ms)", again.Gate[0].LimitText())
+	require.Equal(t, ">= 97.51% (baseline - 0.5%, baseline 98%)", again.Gate[1].LimitText())
+	require.Equal(t, 800.0, *again.Gate[2].Limit.Absolute, "what was absolute stays")
+	require.Equal(t, 25.0, *again.Gate[3].Limit.Absolute)
+	require.Equal(t, 4.0, *again.Recovery[0].Limit.Absolute)
+	require.Equal(t, 42.6, *again.Abort[0].Limit.Absolute, "the run was watched by it, and may have been stopped by it")
+	require.Equal(t, 23.43, *stored.Gate[0].Limit.Absolute, "the contract itself stays as it was")
+}
+
+// ± leaves room on the side of the limit: a rule of abort names the bad state, beyond that room.
+func TestRoomOnBothSides(t *testing.T) {
+	c := mustLoad(t, `capacity_gate: {tpot_p95: "<= baseline ± 10%", success_rate: ">= baseline ± 0.5%"}
+abort: {tpot_p95: "> baseline ± 50% for 10s", success_rate: "< baseline ± 20%"}
+`)
+	resolved, err := c.Resolve(map[string]float64{"tpot_p95": 20, "success_rate": 0.99})
+	require.NoError(t, err)
+	require.Equal(t, "<= 22ms (baseline ± 10%, baseline 20ms)", resolved.Gate[0].LimitText())
+	require.Equal(t, ">= 98.505% (baseline ± 0.5%, baseline 99%)", resolved.Gate[1].LimitText())
+	require.Equal(t, 30.0, *resolved.Abort[0].Limit.Absolute)
+	require.Equal(t, 0.792, *resolved.Abort[1].Limit.Absolute)
 }
 
 func TestResolveNamesEveryValueThatIsMissingOrImpossible(t *testing.T) {

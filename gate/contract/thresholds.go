@@ -78,7 +78,7 @@ func criterionThresholds(c Criterion) (thresholds []Threshold, reason string) {
 			Comment: fmt.Sprintf("requests were seen in the %s", where(c.Phase, c.Class)),
 		})
 	}
-	if reason = noThreshold(c, spec); reason != "" {
+	if reason = noThreshold(c, spec); reason != "" && reason != needsBaseline {
 		return thresholds, reason
 	}
 	metric := spec.k6 + filter
@@ -91,12 +91,17 @@ func criterionThresholds(c Criterion) (thresholds []Threshold, reason string) {
 			Comment: fmt.Sprintf("%s was measured in the %s", spec.name, where(c.Phase, c.Class)),
 		})
 	}
+	if reason != "" {
+		return thresholds, reason // that something was measured is asked for all the same
+	}
 	limit, _ := c.Limit.Value()
 	return append(thresholds, Threshold{
 		Metric: metric, Expression: expression(spec, c.Stat, c.Op, limit), Sources: []string{c.Name},
 		Comment: c.Stat.of(spec) + " " + c.LimitText(),
 	}), ""
 }
+
+const needsBaseline = "the limit needs a baseline"
 
 // noThreshold says why a criterion cannot be a k6 threshold; "" when it can.
 func noThreshold(c Criterion, spec metricSpec) string {
@@ -114,7 +119,7 @@ func noThreshold(c Criterion, spec metricSpec) string {
 	case spec.name == "timer_delay":
 		return "the monitor measures it beside the load, without a phase"
 	case c.Limit.Absolute == nil:
-		return "the limit needs a baseline"
+		return needsBaseline
 	default:
 		return ""
 	}
@@ -136,7 +141,7 @@ func ruleThreshold(r AbortRule) (t Threshold, reason string) {
 	case r.For > 0:
 		return t, "k6 judges all data so far and knows no holding time"
 	case !known:
-		return t, "the limit needs a baseline"
+		return t, needsBaseline
 	}
 	t = Threshold{AbortOnFail: true, Sources: []string{r.Name}}
 	if r.After > 0 {

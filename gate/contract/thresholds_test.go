@@ -108,6 +108,7 @@ func TestThresholdsOfTheFullContract(t *testing.T) {
 		"llm_ttft_text{phase:steady}: p(99.9)<10000 <- ttft_text_p99.9",
 		"guard llm_itl{phase:steady}: max>0 <- itl_p99",
 		"llm_itl{phase:steady}: p(99)<=80 <- itl_p99",
+		"guard llm_tpot{phase:steady}: max>0 <- tpot_p95",
 		"guard llm_e2e{phase:steady}: max>0 <- e2e_p99 e2e_avg",
 		"llm_e2e{phase:steady}: p(99)<=30000 <- e2e_p99",
 		"llm_e2e{phase:steady}: avg<=10000 <- e2e_avg",
@@ -118,6 +119,7 @@ func TestThresholdsOfTheFullContract(t *testing.T) {
 		"llm_ttft{phase:steady,class:long}: p(99)<=6000 <- long/ttft_p99",
 		"llm_success{phase:steady,class:long}: rate>=0.99 <- long/error_rate",
 		"guard llm_requests{phase:recovery}: count>0 <- recovery.ttft_p95",
+		"guard llm_ttft{phase:recovery}: max>0 <- recovery.ttft_p95",
 		"guard llm_schedule_delay{phase:steady}: max>0 <- client_headroom.schedule_delay_p99",
 		"llm_schedule_delay{phase:steady}: p(99)<=5 <- client_headroom.schedule_delay_p99",
 		"dropped_iterations{phase:steady}: count==0 <- client_headroom.dropped",
@@ -130,7 +132,7 @@ func TestThresholdsOfTheFullContract(t *testing.T) {
 	require.Contains(t, after, "llm_tpot{phase:steady}: p(95)<=88 <- tpot_p95")
 	require.Contains(t, after, "guard llm_tpot{phase:steady}: max>0 <- tpot_p95")
 	require.Contains(t, after, "llm_ttft{phase:recovery}: p(95)<=600 <- recovery.ttft_p95")
-	require.Len(t, after, len(thresholds)+4)
+	require.Len(t, after, len(thresholds)+2)
 }
 
 func TestThresholdOfEachLine(t *testing.T) {
@@ -249,4 +251,20 @@ func TestThresholdDecidesAsTheCriterion(t *testing.T) {
 			rt.Fatalf("%s %g: k6 says %v, the criterion %v", thresholds[0].Expression, measured, k6, met)
 		}
 	})
+}
+
+// A limit that waits for its baseline has no number yet; that something was measured is asked for all the same.
+func TestALimitWithoutItsBaselineKeepsItsGuards(t *testing.T) {
+	c := mustLoad(t, `capacity_gate:
+  tpot_p95: "<= baseline + 10%"
+  success_rate: ">= baseline"
+  output_tps_p5: ">= baseline - 10%"
+client_headroom: {cpu: off, memory: off, open_files: off, timer_delay_p99: off, schedule_error: off, dropped: off}
+`)
+	var found []string
+	for _, threshold := range Thresholds(c) {
+		require.True(t, threshold.Guard)
+		found = append(found, threshold.Metric+": "+threshold.Expression)
+	}
+	require.Equal(t, []string{"llm_requests{phase:steady}: count>0", "llm_tpot{phase:steady}: max>0"}, found)
 }

@@ -49,7 +49,7 @@ func parseCondition(spec metricSpec, text string, bad bool) (condition, *fault) 
 		return c, problem
 	}
 	var problem *fault
-	if c.limit, c.unit, problem = parseLimit(spec, rest, bad); problem != nil {
+	if c.limit, c.unit, problem = parseLimit(spec, c.op, rest, bad); problem != nil {
 		return c, problem
 	}
 	return c, c.checkReachable(spec, text, bad)
@@ -135,7 +135,7 @@ func (c *condition) checkReachable(spec metricSpec, text string, bad bool) *faul
 	}
 }
 
-func parseLimit(spec metricSpec, text string, bad bool) (Limit, Unit, *fault) {
+func parseLimit(spec metricSpec, op Op, text string, bad bool) (Limit, Unit, *fault) {
 	parts := baselineForm.FindStringSubmatch(text)
 	if parts == nil {
 		value, unit, problem := parseQuantity(spec, text, bad)
@@ -150,6 +150,13 @@ func parseLimit(spec metricSpec, text string, bad bool) (Limit, Unit, *fault) {
 		return Limit{Relative: &relative}, spec.unit, nil
 	}
 	expected := fmt.Sprintf(`"baseline", "baseline + 10%%" or "baseline + %s"`, spec.offsetExample())
+	if sign == "±" && amount != "" {
+		if op == OpEqual {
+			return Limit{}, "", &fault{quote(string(op) + " " + text), fmt.Sprintf(
+				"%s: %s is the room on the limit's side of the baseline, and == leaves none", spec.operators(), quote("± "+amount))}
+		}
+		sign = spec.worse()
+	}
 	if sign != "+" && sign != "-" || strings.HasPrefix(amount, "-") || strings.HasPrefix(amount, "+") {
 		return Limit{}, "", &fault{quote(text), expected}
 	}
@@ -170,6 +177,22 @@ func parseLimit(spec metricSpec, text string, bad bool) (Limit, Unit, *fault) {
 	}
 	relative.Offset = signed(sign, offset)
 	return Limit{Relative: &relative}, unit, nil
+}
+
+// worse is the sign of what makes a value of the metric worse.
+func (s metricSpec) worse() string {
+	if s.better == lower {
+		return "+"
+	}
+	return "-"
+}
+
+// operators are those of a limit on the metric.
+func (s metricSpec) operators() string {
+	if s.better == lower {
+		return "<= or <"
+	}
+	return ">= or >"
 }
 
 func signed(sign string, amount float64) float64 {

@@ -222,6 +222,10 @@ const (
 	LabelRescaledTrace = "trace rescaled in time"
 	// LabelTruncatedTrace: only a part of the trace was replayed.
 	LabelTruncatedTrace = "trace truncated"
+	// LabelRepeatedTrace: rows of the trace were replayed more than once.
+	LabelRepeatedTrace = "trace repeated"
+	// LabelOtherArrivals: the trace said what was asked, and not when.
+	LabelOtherArrivals = "arrivals not the trace's"
 	// LabelSyntheticPrompts: the prompts' text is generated.
 	LabelSyntheticPrompts = "synthetic prompts"
 	// LabelCalibratedLengths: prompt lengths were calibrated against the served model's own count.

@@ -77,7 +77,7 @@ func (j *judge) criterion(c contract.Criterion) (Criterion, error) {
 	j.eachInstance(c, &out)
 	if !known && c.Stat.Kind != contract.StatState {
 		out.Verdict = Inconclusive
-		out.Needed, out.NeededAtShare = nil, nil
+		out.forgetLimit()
 		out.note("the limit waits for a baseline")
 	}
 	if c.Class != "" && j.table.classes.find(c.Class) < 0 {
@@ -92,6 +92,14 @@ func (c *Criterion) note(format string, args ...any) {
 		c.Note += "; "
 	}
 	c.Note += fmt.Sprintf(format, args...)
+}
+
+// forgetLimit takes out what would be said about a limit that has no number.
+func (c *Criterion) forgetLimit() {
+	c.Over, c.OverLow, c.OverHigh, c.Needed, c.NeededAtShare = 0, nil, nil, nil, nil
+	c.Note = strings.Join(slices.DeleteFunc(strings.Split(c.Note, "; "), func(note string) bool {
+		return note == "" || strings.Contains(note, "the limit")
+	}), "; ")
 }
 
 // exact compares a number that is not a sample of anything.

@@ -595,6 +595,28 @@ func TestBaselineLimits(t *testing.T) {
 	}
 }
 
+// A criterion that waits for its baseline shows what was measured, and no evidence about a limit that it has not.
+func TestNoEvidenceAboutALimitThatIsNotKnown(t *testing.T) {
+	for _, line := range []string{
+		`itl_p99: "<= baseline + 10%"`, `ttft_p95: "<= baseline"`, `success_rate: ">= baseline - 1%"`, `e2e_avg: "<= baseline"`, `itl_max: "<= baseline"`,
+	} {
+		r := new(recorded).add(70, func(i int, q *results.Request) {
+			if i == 3 {
+				q.Outcome, q.Status = results.Failed, 500
+			}
+		})
+		got := r.judge(t, gate(line)).Criteria[0]
+		require.Equal(t, Inconclusive, got.Verdict, line)
+		require.Zero(t, got.Over, line)
+		require.Nil(t, got.OverLow, line)
+		require.Nil(t, got.OverHigh, line)
+		require.Nil(t, got.Needed, line)
+		require.Nil(t, got.NeededAtShare, line)
+		require.NotContains(t, got.Note, "over the limit", line)
+		require.Contains(t, got.Note, "the limit waits for a baseline", line)
+	}
+}
+
 func onlyGate(r *Result) map[string]float64 {
 	values := r.Measured()
 	for name := range values {
