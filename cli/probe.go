@@ -137,15 +137,21 @@ func secondsOfLoad(dir string) (float64, error) {
 	}
 	last := run.Info.Ended
 	if last.IsZero() {
-		see := func(at time.Time) error {
+		see := func(at time.Time) {
 			if at.After(last) {
 				last = at
 			}
+		}
+		_, ofSeries := run.Series(func(s *results.Sample) error {
+			see(s.Time.Add(time.Second))
 
 			return nil
-		}
-		_, ofSeries := run.Series(func(s *results.Sample) error { return see(s.Time.Add(time.Second)) })
-		_, ofRequests := run.Requests(func(r *results.Request) error { return see(r.Arrival()) })
+		})
+		_, ofRequests := run.Requests(func(r *results.Request) error {
+			see(r.Arrival())
+
+			return nil
+		})
 		if err := errors.Join(ofSeries, ofRequests); err != nil {
 			return 0, err
 		}
