@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/safeqps/xk6-safeqps/gate/capacity"
 	"github.com/safeqps/xk6-safeqps/gate/contract"
+	"github.com/safeqps/xk6-safeqps/gate/verdict"
 )
 
 // capacityFlags are the flags of `k6 x llm capacity`.
@@ -23,7 +25,7 @@ type capacityFlags struct {
 	seed                              uint64
 	env                               []string
 	variables                         map[string]string // of env
-	seedGiven                         bool
+	seedGiven, maxProbesGiven         bool
 	workloads, arrivals               []string
 	asJSON, fixedLengths, proveClient bool
 }
@@ -46,7 +48,7 @@ func newCapacity(env environment) *cobra.Command {
 			"    --arrival constant --arrival poisson --arrival bursty",
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f.seedGiven = cmd.Flags().Changed("seed")
+			f.seedGiven, f.maxProbesGiven = cmd.Flags().Changed("seed"), cmd.Flags().Changed("max-probes")
 
 			return runCapacity(cmd.Context(), env, f)
 		},
@@ -84,6 +86,15 @@ func (f *capacityFlags) check() error {
 			return wrongUse(fmt.Errorf("--%s: got nothing, expected a path", name))
 		}
 	}
+	if f.idleWait <= 0 {
+		return wrongUse(fmt.Errorf("--idle-wait: got %s, expected a time above 0", f.idleWait))
+	}
+	if f.maxTime < 0 {
+		return wrongUse(fmt.Errorf("--max-time: got %s, expected a time, or 0 for no bound", f.maxTime))
+	}
+	if f.maxProbesGiven && f.maxProbes < 1 {
+		return wrongUse(fmt.Errorf("--max-probes: got %d, expected 1 or more", f.maxProbes))
+	}
 	if !(f.gpus > 0) {
 		return wrongUse(fmt.Errorf("--gpus: got %v, expected more than 0", f.gpus))
 	}
@@ -115,7 +126,12 @@ func (f *capacityFlags) options(agreed *contract.Contract) (capacity.Options, er
 	if err != nil {
 		return capacity.Options{}, wrongUse(fmt.Errorf("--tolerance: got %q, expected a share such as 5%%", f.tolerance))
 	}
+	screen, err := screenLength(agreed)
+	if err != nil {
+		return capacity.Options{}, wrongUse(err)
+	}
 	o := capacity.Options{
+		Names: optionNames, ScreenLength: screen,
 		Min: f.min, Max: f.max, Tolerance: tolerance, Estimate: f.estimate,
 		FullSeconds:     time.Duration(agreed.Phases.Steady).Seconds(),
 		OverheadSeconds: time.Duration(agreed.Phases.Warmup + agreed.Phases.Recovery).Seconds(),
@@ -124,6 +140,31 @@ func (f *capacityFlags) options(agreed *contract.Contract) (capacity.Options, er
 	}
 
 	return o, wrongUse(o.Validate())
+}
+
+// optionNames are the options of a search as they are typed.
+var optionNames = map[string]string{ //nolint:gochecknoglobals // a constant table
+	"min": "--min", "max": "--max", "tolerance": "--tolerance", "estimate": "--estimate", "max_probes": "--max-probes",
+	"max_seconds": "--max-time", "max_cost": "--max-cost", "gpu_hour_price": "--gpu-hour-price", "gpus": "--gpus", "seed": "--seed",
+	"fixed_lengths": "--fixed-lengths", "full_seconds": "the contract's phases.steady",
+	"overhead_seconds": "the contract's phases.warmup and phases.recovery", "min_requests": "the requests that the contract needs",
+	"screen_length": "the length of short probes (queue_growth in the contract)",
+}
+
+// screenLength is the length of short probes; 0 for the search's own. Where the contract judges the growth of the queue it
+// has to be seen in them: they would all be INCONCLUSIVE, and be repeated.
+func screenLength(c *contract.Contract) (float64, error) {
+	if !slices.ContainsFunc(c.Gate, func(criterion contract.Criterion) bool { return criterion.Metric == "queue_growth" }) {
+		return 0, nil
+	}
+	steady := time.Duration(c.Phases.Steady)
+	shortest := verdict.ShortestForGrowth(steady)
+	if shortest > steady {
+		return 0, fmt.Errorf("the contract's steady phase of %s is too short for queue_growth, which takes %s to be found: "+
+			"lengthen it, or leave queue_growth out", steady, shortest)
+	}
+
+	return math.Max(shortest.Seconds()/steady.Seconds(), capacity.DefaultScreenLength), nil
 }
 
 // neededToPass is the fewest requests with which every criterion of the gate could pass.

@@ -89,6 +89,16 @@ func arrivalVariable(text string) (string, error) {
 	return text, nil
 }
 
+// shapeOf is the Gamma shape of the gaps that --arrival asks for: +Inf for constant ones.
+func shapeOf(arrival string) (float64, error) {
+	k, err := arrivalVariable(arrival)
+	if err != nil || k == "constant" {
+		return math.Inf(1), err
+	}
+
+	return strconv.ParseFloat(k, 64) //nolint:wrapcheck // it was checked
+}
+
 // cells are all workloads under all arrival processes; one without either where none is named.
 func cells(workloads, arrivals []string) ([]cell, error) {
 	all := make([]cell, 0, max(len(workloads), 1))
@@ -109,6 +119,9 @@ func cells(workloads, arrivals []string) ([]cell, error) {
 				k, err := arrivalVariable(text)
 				if err != nil {
 					return nil, err
+				}
+				if _, set := w.env["LLM_BURSTINESS"]; set {
+					return nil, wrongUse(fmt.Errorf("--workload %s: LLM_BURSTINESS is what --arrival sets: leave one of the two out", w.workload))
 				}
 				c := cell{workload: w.workload, arrival: text, env: map[string]string{"LLM_BURSTINESS": k}}
 				maps.Copy(c.env, w.env)

@@ -45,6 +45,7 @@ func TestCells(t *testing.T) {
 		{[]string{"a:b"}, nil, "expected NAME=VALUE"},
 		{[]string{"a:=b"}, nil, "expected NAME=VALUE"},
 		{[]string{"a:LLM_STEADY=2s"}, nil, "hands to its probes"},
+		{[]string{"a:LLM_BURSTINESS=2"}, []string{"poisson"}, "is what --arrival sets"},
 	} {
 		_, err := cells(c.workloads, c.arrivals)
 		require.ErrorContains(t, err, c.says, "%v %v", c.workloads, c.arrivals)

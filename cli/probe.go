@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"math"
 	"net/http"
@@ -32,6 +33,7 @@ type prober struct {
 	dir      string // of the search
 	contract *contract.Contract
 	env      map[string]string // handed to the script
+	arrival  string            // process that --arrival asks for; "" for the script's own
 	idleWait time.Duration     // how long the service may take to come back to idle
 	log      io.Writer         // for people
 	began    bool              // the service was seen idle before the first probe
@@ -66,9 +68,15 @@ func (p *prober) run(ctx context.Context, req capacity.ProbeRequest) (capacity.P
 	if err == nil {
 		err = p.askedFor(run, req, came)
 	}
+	if err == nil {
+		err = capacity.Unmeasured(judged, p.contract, capacity.Watched{
+			Monitor: monitored(run.Info.Options), Length: req.Length, Longest: capacity.DefaultMaxLength,
+		})
+	}
 	if err != nil {
 		return capacity.ProbeResult{}, err
 	}
+	result.OwnArrivals = came.own
 	if came.enough {
 		result.OfferedRate = &came.Rate
 	}
@@ -91,6 +99,65 @@ func (p *prober) run(ctx context.Context, req capacity.ProbeRequest) (capacity.P
 	result.Seconds = time.Since(began).Seconds()
 
 	return result, nil
+}
+
+// countCut takes the time of a probe that was cut from the evidence that it left, into the state. Its load was made. The
+// evidence is thrown away then: the probe is run again.
+func (p *prober) countCut(env environment, state *capacity.State) error {
+	name, ok := state.Unfinished()
+	if !ok {
+		return nil
+	}
+	dir := filepath.Join(p.dir, name)
+	seconds, err := secondsOfLoad(dir)
+	if err != nil {
+		return err
+	}
+	if seconds > 0 {
+		fmt.Fprintf(env.stderr, "  %s was cut after %.0f s, which count\n", name, seconds)
+	}
+	state.AddCut(seconds)
+	if err := state.Save(p.dir); err != nil {
+		return err //nolint:wrapcheck // names the file
+	}
+
+	return os.RemoveAll(dir) //nolint:wrapcheck // names the directory
+}
+
+// secondsOfLoad is how long a run went on, by what it left: to its end, or to the last second of its series, and the last
+// request. One that left
+// nothing was cut before it began.
+func secondsOfLoad(dir string) (float64, error) {
+	if _, err := os.Stat(filepath.Join(dir, results.RunFile)); errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	run, err := results.Open(dir)
+	if err != nil {
+		return 0, err //nolint:wrapcheck // names the file
+	}
+	last := run.Info.Ended
+	if last.IsZero() {
+		see := func(at time.Time) {
+			if at.After(last) {
+				last = at
+			}
+		}
+		_, ofSeries := run.Series(func(s *results.Sample) error {
+			see(s.Time.Add(time.Second))
+
+			return nil
+		})
+		_, ofRequests := run.Requests(func(r *results.Request) error {
+			see(r.Arrival())
+
+			return nil
+		})
+		if err := errors.Join(ofSeries, ofRequests); err != nil {
+			return 0, err
+		}
+	}
+
+	return max(last.Sub(run.Info.Started).Seconds(), 0), nil
 }
 
 // steady is the length of a probe's steady phase.

@@ -40,6 +40,20 @@ func TestWhetherAnExecutorTookTheRate(t *testing.T) {
 	require.False(t, tookTheRate(json.RawMessage(`1`), 15.6))
 }
 
+func TestTheRateOfExecutors(t *testing.T) {
+	t.Parallel()
+	options := json.RawMessage(`{"scenarios": {"a": {"executor": "constant-arrival-rate", "rate": 15}, "b": {"executor": "constant-arrival-rate", "rate": 300, "timeUnit": "1m"},
+		"c": {"executor": "trace-arrival-rate"}}}`)
+	rate, known := configuredRate(options, []string{"a", "b"})
+	require.True(t, known)
+	require.InDelta(t, 20, rate, 1e-12)
+	_, known = configuredRate(options, []string{"a", "c"})
+	require.False(t, known)
+	_, known = configuredRate(options, nil)
+	require.False(t, known)
+	require.True(t, tookTheRate(options, 15), "k6's time unit is a second unless another one is given")
+}
+
 func TestArrivalsAndRequests(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)

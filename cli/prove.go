@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/safeqps/xk6-safeqps/gate/capacity"
 	"github.com/safeqps/xk6-safeqps/gate/compare"
@@ -80,6 +81,7 @@ func (p *prober) runProof(ctx context.Context, answer capacity.Record) (*capacit
 	if err := os.RemoveAll(joined); err != nil {
 		return nil, err //nolint:wrapcheck // names the directory
 	}
+	began := time.Now()
 	req := answer.ProbeRequest
 	req.StopEarly = false
 	req.Seed = rand.Uint64() // #nosec G404 -- another one each time: a proof may have been cut, and the prefix cache holds its prompts
@@ -114,6 +116,7 @@ func (p *prober) runProof(ctx context.Context, answer capacity.Record) (*capacit
 		return nil, err
 	}
 	proof := proofOf(answer, judged.Verdict, compared)
+	proof.Seconds = time.Since(began).Seconds()
 	for name, v := range map[string]any{comparisonFile: compared, proofFile: proof} {
 		content, err := json.MarshalIndent(v, "", "  ")
 		if err != nil {
@@ -170,18 +173,30 @@ func fraction(i int) string {
 	return strconv.Itoa(i) + "/" + strconv.Itoa(generators)
 }
 
-// proofOf reads the comparison: a latency that is lower with more generators is one that a generator had a share in.
+// proofOf reads the comparison: a latency that is lower with more generators is one that a generator had a share in. That
+// none is lower follows only where each was found to be the same or higher, on evidence that stands.
 func proofOf(answer capacity.Record, status verdict.Status, compared *compare.Report) *capacity.ClientProof {
 	proof := &capacity.ClientProof{
 		Rate: answer.Rate, Probe: answer.N, Verdict: status, Answer: string(compared.Answer), Dir: proofDir,
 	}
+	known := 0
+	open := status == verdict.Invalid
 	for i := range compared.Rows {
 		row := &compared.Rows[i]
-		if row.Answer == compare.Better && row.Latency() {
+		switch {
+		case !row.Latency() || row.Note == "not measured":
+		case row.Answer == compare.Better:
 			proof.Lower = append(proof.Lower, row.Metric+" "+row.Statistic)
+		case row.Answer == compare.NotEnough:
+			open = true
+		default:
+			known++
 		}
 	}
-	proof.Limited = len(proof.Lower) > 0
+	limited := len(proof.Lower) > 0
+	if limited || (known > 0 && !open) {
+		proof.Limited = &limited
+	}
 
 	return proof
 }

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -54,11 +56,20 @@ func runCapacity(ctx context.Context, env environment, f *capacityFlags) error {
 		return err
 	}
 	defer unlock()
+	if err := f.own(searches, len(all) > 1); err != nil {
+		return wrongUse(err)
+	}
 	ctx, stop := untilInterrupted(ctx)
 	defer stop()
+	found := make([]*searching, 0, len(searches))
 	for _, one := range searches {
 		if len(searches) > 1 {
 			fmt.Fprintf(env.stderr, "%s:\n", one.name())
+		}
+		if n := len(found); n > 0 && found[n-1].ownArrivals() && found[n-1].workload == one.workload {
+			fmt.Fprintf(env.stderr, "  left out: %s replays a recorded trace, which brings its own arrivals\n", orDash(one.workload))
+
+			continue
 		}
 		if err := f.search(ctx, env, one); err != nil {
 			if ctx.Err() != nil {
@@ -67,9 +78,10 @@ func runCapacity(ctx context.Context, env environment, f *capacityFlags) error {
 
 			return wrongUse(err)
 		}
+		found = append(found, one)
 	}
 
-	return f.finish(env, searches)
+	return f.finish(env, found, len(all) > 1)
 }
 
 // searching is one search: what it is about, how it is run, and what it found.
@@ -80,9 +92,23 @@ type searching struct {
 	result  capacity.Result
 }
 
+// ownArrivals reports that a recorded trace brought the arrivals, whatever --arrival asked for.
+func (s *searching) ownArrivals() bool {
+	return slices.ContainsFunc(s.result.Probes, func(r capacity.Record) bool { return r.OwnArrivals })
+}
+
+// process is the arrival process that the result is about.
+func (s *searching) process() string {
+	if s.ownArrivals() {
+		return capacity.TraceArrivals
+	}
+
+	return s.arrival
+}
+
 // prepare reads what one search needs, before any of them begins.
 func (f *capacityFlags) prepare(env environment, c cell, several bool, binary string) (*searching, error) {
-	p := &prober{binary: binary, script: f.script, dir: f.out, env: map[string]string{}, idleWait: f.idleWait, log: env.stderr}
+	p := &prober{binary: binary, script: f.script, dir: f.out, env: map[string]string{}, arrival: c.arrival, idleWait: f.idleWait, log: env.stderr}
 	if several {
 		p.dir = filepath.Join(f.out, c.name())
 	}
@@ -98,25 +124,78 @@ func (f *capacityFlags) prepare(env environment, c cell, several bool, binary st
 	return one, err
 }
 
-// own is an error for a directory that holds something else than a search: its files would be taken for the search's, and
-// replaced.
-func own(dir string) error {
-	if _, err := os.Stat(filepath.Join(dir, capacity.StateFile)); err == nil {
+// own is an error where --out holds something else than these searches: its files would be taken for theirs, and replaced.
+func (f *capacityFlags) own(searches []*searching, several bool) error {
+	const why = "a search would replace what is not its own; name another directory"
+	mine, begun := map[string]bool{}, false
+	for _, one := range searches {
+		dir := one.prober.dir
+		mine[filepath.Clean(dir)] = true
+		if holdsSearch(dir) {
+			begun = true
+
+			continue
+		}
+		name, err := foreign(dir)
+		if err != nil {
+			return err
+		}
+		if name != "" {
+			return fmt.Errorf("--out: %s holds %s and no search (no %s): %s", dir, name, capacity.StateFile, why)
+		}
+	}
+	if several && holdsSearch(f.out) {
+		return fmt.Errorf("--out: %s holds the search of a single workload and arrival process: %s", f.out, why)
+	}
+	states, err := filepath.Glob(filepath.Join(globEscaped(f.out), "*", capacity.StateFile))
+	if err != nil {
+		return err //nolint:wrapcheck // of a pattern that is escaped
+	}
+	for _, state := range states {
+		if dir := filepath.Dir(state); !mine[filepath.Clean(dir)] {
+			return fmt.Errorf("--out: %s holds the search %s, which is none of these, and %s would lose it: %s, or name its workload and "+
+				"arrival process, too", f.out, filepath.Base(dir), capacity.EnvelopeFile, why)
+		}
+	}
+	if begun {
 		return nil
 	}
+	name, err := foreign(f.out)
+	if err == nil && name != "" {
+		err = fmt.Errorf("--out: %s holds %s and no search: %s", f.out, name, why)
+	}
+
+	return err
+}
+
+// globEscaped keeps a path from being read as a pattern.
+func globEscaped(path string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
+}
+
+func holdsSearch(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, capacity.StateFile))
+
+	return err == nil
+}
+
+// foreign is the first name in a directory that a search would write; "" where there is none.
+func foreign(dir string) (string, error) {
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err //nolint:wrapcheck // names the directory
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err //nolint:wrapcheck // names the directory
+	}
+	written := []string{
+		results.RunFile, results.VerdictFile, results.HTMLFile, results.MarkdownFile, report.ReportFile, capacity.ResultFile, capacity.EnvelopeFile,
 	}
 	for _, entry := range entries {
 		name := entry.Name()
-		if name == results.RunFile || name == capacity.ResultFile || strings.HasPrefix(name, "probe-") || strings.HasPrefix(name, proofDir) {
-			return fmt.Errorf("--out: %s holds %s and no search (no %s): a search would replace what is not its own; name another directory",
-				dir, name, capacity.StateFile)
+		if slices.Contains(written, name) || strings.HasPrefix(name, "probe-") || strings.HasPrefix(name, proofDir) {
+			return name, nil
 		}
 	}
 
-	return nil
+	return "", nil
 }
 
 // warnOfShortProbes tells of rates that are not tried, because no probe could pass at them.
@@ -151,15 +230,18 @@ func (f *capacityFlags) search(ctx context.Context, env environment, one *search
 	if err := os.MkdirAll(p.dir, 0o755); err != nil { // #nosec G301 -- evidence is for others to read
 		return fmt.Errorf("--out: %w", err)
 	}
-	if err := own(p.dir); err != nil {
-		return err
-	}
 	state, err := capacity.LoadState(p.dir)
 	if err != nil {
 		return err //nolint:wrapcheck // names the file
 	}
 	one.options.Seed = f.seedOf(one, state)
 	if one.options.Fingerprints, err = p.fingerprints(ctx, one.options.Min); err != nil {
+		return err
+	}
+	if err := state.Resumes(one.options); err != nil {
+		return err //nolint:wrapcheck // names what differs
+	}
+	if err := p.countCut(env, state); err != nil {
 		return err
 	}
 	warnOfShortProbes(env, one.options)
@@ -175,8 +257,8 @@ func (f *capacityFlags) search(ctx context.Context, env environment, one *search
 		return err //nolint:wrapcheck // says which probe
 	}
 	if len(one.result.Probes) == 0 {
-		return fmt.Errorf("the budget (--max-time, --max-cost) allows no probe: the first one takes up to %s",
-			roughly(one.options.FullSeconds+one.options.OverheadSeconds))
+		return fmt.Errorf("the budget (--max-time, --max-cost) allows no probe: the first one takes up to %s, and attempts that were cut took %s",
+			roughly(one.options.FullSeconds+one.options.OverheadSeconds), roughly(one.result.CutSeconds))
 	}
 	if err := p.proveClient(ctx, env, &one.result, f.proveClient); err != nil {
 		return err
@@ -207,8 +289,8 @@ func showProgress(env environment, p capacity.Progress) {
 	switch {
 	case p.Next != nil:
 		left := ""
-		if p.AtMostSeconds > 0 {
-			left = fmt.Sprintf("; about %s left at most", roughly(p.AtMostSeconds))
+		if p.AboutSeconds > 0 {
+			left = fmt.Sprintf("; about %s left", roughly(p.AboutSeconds))
 		}
 		fmt.Fprintf(env.stderr, "  probe %d: %s at %.4g requests/s%s\n", p.Next.N, strings.ReplaceAll(string(p.Next.Purpose), "_", " "),
 			p.Next.Rate, left)
@@ -281,8 +363,8 @@ func envelopeOf(in *report.Input, found []*searching) (*capacity.Envelope, error
 	}
 	envelope.Labels = report.JoinLabels(envelope.Labels)
 	for _, one := range found {
-		entry := capacity.EnvelopeEntry{Workload: one.workload, Arrivals: one.arrival, Result: one.result}
-		if k, err := strconv.ParseFloat(one.env["LLM_BURSTINESS"], 64); err == nil {
+		entry := capacity.EnvelopeEntry{Workload: one.workload, Arrivals: one.process(), Result: one.result}
+		if k, err := strconv.ParseFloat(one.env["LLM_BURSTINESS"], 64); err == nil && !one.ownArrivals() {
 			entry.Burstiness = &k
 		}
 		envelope.Entries = append(envelope.Entries, entry)
@@ -292,7 +374,7 @@ func envelopeOf(in *report.Input, found []*searching) (*capacity.Envelope, error
 }
 
 // finish writes and prints what was found, and turns it into an exit code.
-func (f *capacityFlags) finish(env environment, found []*searching) error {
+func (f *capacityFlags) finish(env environment, found []*searching, several bool) error {
 	var evidence []string // of these searches, and of nothing else that may lie there
 	for _, one := range found {
 		for i := range one.result.Probes {
@@ -323,12 +405,12 @@ func (f *capacityFlags) finish(env environment, found []*searching) error {
 		return err
 	}
 	switch {
-	case f.asJSON && len(found) == 1:
-		err = printJSON(env.stdout, answer{found[0].workload, found[0].arrival, found[0].result})
+	case f.asJSON && !several:
+		err = printJSON(env.stdout, answer{found[0].workload, found[0].process(), found[0].result})
 	case f.asJSON:
 		err = printJSON(env.stdout, envelope)
 	default:
-		if err = f.printAnswer(env, found); err == nil {
+		if err = printAnswer(env, found); err == nil {
 			err = printSearches(env.stdout, found)
 		}
 		fmt.Fprintf(env.stdout, "\nreport: %s\n", page)
@@ -341,7 +423,7 @@ func (f *capacityFlags) finish(env environment, found []*searching) error {
 }
 
 // printAnswer prints the verdict that the answer of a single search rests on.
-func (f *capacityFlags) printAnswer(env environment, found []*searching) error {
+func printAnswer(env environment, found []*searching) error {
 	if len(found) != 1 {
 		return nil
 	}
@@ -349,7 +431,7 @@ func (f *capacityFlags) printAnswer(env environment, found []*searching) error {
 	if !ok {
 		return nil
 	}
-	dir := filepath.Join(f.out, answer.Dir)
+	dir := filepath.Join(found[0].prober.dir, answer.Dir)
 	judged, err := verdict.Read(dir)
 	if err != nil {
 		return wrongUse(err)
@@ -386,7 +468,7 @@ func printSearches(w io.Writer, found []*searching) error {
 		if s.Margin != nil {
 			margin = fmt.Sprintf("%.0f%%", 100**s.Margin)
 		}
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", orDash(one.workload), orDash(one.arrival), safe, state,
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", orDash(one.workload), orDash(one.process()), safe, state,
 			orDash(s.LimitingCriterion), knee, margin, numberOrDash(s.OutputTokensPerSecond), len(s.Probes),
 			(time.Duration(s.ElapsedSeconds) * time.Second).Round(time.Second))
 	}
@@ -440,7 +522,7 @@ func exitOfSearches(found []*searching) error {
 			undecided = "the search did not come to a confirmed answer"
 		case !ended && undecided == "":
 			undecided = fmt.Sprintf("the search did not come to its end (%s): its answer is a lower bound", strings.ReplaceAll(string(r.Status), "_", " "))
-		case r.ClientProof != nil && r.ClientProof.Limited && undecided == "":
+		case r.ClientProof != nil && r.ClientProof.Limited != nil && *r.ClientProof.Limited && undecided == "":
 			undecided = "the load generator had a part in the answer"
 		}
 	}

@@ -28,12 +28,16 @@ type Envelope struct {
 // EnvelopeEntry is the result for one workload and arrival process.
 type EnvelopeEntry struct {
 	Workload string `json:"workload"`
-	// Arrivals is the arrival process as it was asked for: constant, poisson, bursty, a Gamma shape; "" is the script's own.
+	// Arrivals is the arrival process as it was asked for: constant, poisson, bursty, a Gamma shape; "" is the script's own,
+	// and "trace" that of a recorded trace, which has its own whatever was asked for.
 	Arrivals string `json:"arrivals"`
 	// Burstiness is the Gamma shape of the gaps; absent for a trace, and for constant gaps, whose shape is infinite.
 	Burstiness *float64 `json:"burstiness,omitempty"`
 	Result     Result   `json:"result"`
 }
+
+// TraceArrivals are the Arrivals of a recorded trace.
+const TraceArrivals = "trace"
 
 // NewEnvelope is an envelope without entries.
 func NewEnvelope(created time.Time, configuration map[string]string) *Envelope {

@@ -30,12 +30,21 @@ func FromVerdict(v *verdict.Result) ProbeResult {
 const steadyPhase = "steady"
 
 // limiting is the criterion that a verdict hangs on: of those with the overall verdict, the one that used the largest
-// part of its limit, or the first that has no number. Criteria on the load generator count only when it is INVALID.
+// part of its limit, or the first that has no number. Criteria on the load generator count only when it is INVALID, or
+// where nothing else is open.
 func limiting(v *verdict.Result) (string, *float64) {
+	name, worst := limitingOf(v, v.Verdict == verdict.Invalid)
+	if name == "" && v.Verdict == verdict.Inconclusive {
+		return limitingOf(v, true)
+	}
+	return name, worst
+}
+
+func limitingOf(v *verdict.Result, generator bool) (string, *float64) {
 	name, worst := "", (*float64)(nil)
 	for i := range v.Criteria {
 		c := &v.Criteria[i]
-		if c.Ignored || (c.Section == string(contract.SectionClientHeadroom)) != (v.Verdict == verdict.Invalid) {
+		if c.Ignored || (c.Section == string(contract.SectionClientHeadroom)) != generator {
 			continue
 		}
 		bad := c.Verdict == verdict.Fail || c.Verdict == verdict.Invalid

@@ -76,6 +76,17 @@ func TestFromVerdictOfAnOpenOne(t *testing.T) {
 	require.Nil(t, FromVerdict(v).Needed, "one criterion cannot say")
 }
 
+// Where only the load generator's criteria are open, one of them is what the verdict hangs on.
+func TestFromVerdictOfAGeneratorThatWasNotSeen(t *testing.T) {
+	v := &verdict.Result{Verdict: verdict.Inconclusive, Criteria: []verdict.Criterion{
+		criterion("ttft_p95", "<= 1s", 1000, 100, "ms", verdict.Pass),
+		{Name: "client_headroom.timer_delay_p99", Section: "client_headroom", Verdict: verdict.Inconclusive},
+	}}
+	r := FromVerdict(v)
+	require.Equal(t, "client_headroom.timer_delay_p99", r.LimitingCriterion)
+	require.Nil(t, r.Pressure)
+}
+
 // A probe that was stopped early failed by the criterion that the rule saw, not by the rule.
 func TestTheLimitingCriterionOfAProbeThatWasStoppedEarly(t *testing.T) {
 	v := &verdict.Result{

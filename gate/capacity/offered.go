@@ -11,6 +11,9 @@ type Offered struct {
 	// irregularity explains. A renewal process of N arrivals whose gaps have the coefficient of variation c has a count
 	// with a standard deviation of c·√N (Cox, Renewal Theory, 1962, section 3.3).
 	Rate, Noise float64
+	// GapVariation is the coefficient of variation of the gaps between arrivals, and Gaps their number.
+	GapVariation float64
+	Gaps         int
 }
 
 // fewestArrivals is what a rate is read off from.
@@ -35,7 +38,7 @@ func OfferedRate(arrivals []float64, seconds float64) (Offered, bool) {
 		squares += d * d
 	}
 	cv := math.Sqrt(squares/float64(n-2)) / mean
-	return Offered{Rate: float64(n) / seconds, Noise: cv / math.Sqrt(float64(n))}, true
+	return Offered{Rate: float64(n) / seconds, Noise: cv / math.Sqrt(float64(n)), GapVariation: cv, Gaps: n - 1}, true
 }
 
 // Differs reports that the rate is off the asked one by more than a share, and by more than four standard deviations of
@@ -43,4 +46,24 @@ func OfferedRate(arrivals []float64, seconds float64) (Offered, bool) {
 func (o Offered) Differs(asked, share float64) bool {
 	const deviations = 4
 	return math.Abs(math.Log(o.Rate/asked)) > math.Log1p(share)+math.Log1p(deviations*o.Noise)
+}
+
+// unevenAtAll is a coefficient of variation of gaps that no constant process has, whatever its arrivals are rounded to.
+const unevenAtAll = 0.25
+
+// Contradicts reports that the gaps are clearly not those of a Gamma process with the shape that was asked for; a shape of
+// +Inf is constant gaps. Gamma gaps of the shape k vary by c = 1/√k, and the logarithm of their sample's variation has the
+// variance (1 + 1/k)/(2n), by the delta method from the moments of the Gamma distribution. Four of its standard deviations
+// are allowed, and a quarter beside it: the sample's variation is biased downwards where gaps are bursty.
+func (o Offered) Contradicts(shape float64) bool {
+	if o.Gaps < fewestArrivals-1 || !(shape > 0) {
+		return false
+	}
+	asked := 1 / math.Sqrt(shape)
+	if asked < unevenAtAll {
+		return o.GapVariation > 2*unevenAtAll
+	}
+	const deviations, bias = 4, 1.25
+	allowed := deviations*math.Sqrt((1+1/shape)/(2*float64(o.Gaps))) + math.Log(bias)
+	return math.Abs(math.Log(math.Max(o.GapVariation, 1e-9)/asked)) > allowed
 }

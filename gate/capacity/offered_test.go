@@ -1,6 +1,7 @@
 package capacity
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -60,4 +61,52 @@ func TestBurstsAreNotAnotherRate(t *testing.T) {
 	}
 	require.LessOrEqual(t, wrong, 1)
 	require.LessOrEqual(t, missed, 1)
+}
+
+// What was asked for never contradicts itself, and a process of another kind does, given arrivals enough.
+func TestGapsThatContradictTheProcess(t *testing.T) {
+	seen := func(shape float64, n int, seed uint64) Offered {
+		gaps := distuv.Gamma{Alpha: shape, Beta: shape * 20, Src: rand.NewPCG(seed, 1)}
+		at, arrivals := 0.0, make([]float64, n)
+		for i := range arrivals {
+			if math.IsInf(shape, 1) {
+				at += 1.0 / 20
+			} else {
+				at += gaps.Rand()
+			}
+			arrivals[i] = at
+		}
+		o, ok := OfferedRate(arrivals, at)
+		require.True(t, ok)
+		require.Equal(t, n-1, o.Gaps)
+		return o
+	}
+	constant := math.Inf(1)
+	const seeds = 400
+	for _, shape := range []float64{constant, 100, 4, 1, 0.25, 0.05} {
+		for _, n := range []int{20, 60, 300, 3000} {
+			wrong := 0
+			for seed := range uint64(seeds) {
+				if o := seen(shape, n, seed); o.Contradicts(shape) {
+					wrong++
+				}
+			}
+			require.LessOrEqual(t, wrong, 1, "k = %v, %d arrivals", shape, n)
+		}
+	}
+	for _, c := range []struct {
+		asked, came float64
+		n           int
+	}{
+		{constant, 1, 60}, {1, constant, 60}, {0.25, constant, 60}, {constant, 0.25, 60}, {0.25, 1, 400}, {1, 0.25, 400}, {4, 1, 400},
+	} {
+		told := 0
+		for seed := range uint64(seeds) {
+			if o := seen(c.came, c.n, seed); o.Contradicts(c.asked) {
+				told++
+			}
+		}
+		require.GreaterOrEqual(t, told, seeds*9/10, "%+v", c)
+	}
+	require.False(t, Offered{Gaps: 5, GapVariation: 1}.Contradicts(constant), "too few to tell")
 }

@@ -1,6 +1,7 @@
 package capacity
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -51,6 +52,11 @@ type Options struct {
 	// MaxCost bounds the cost, in the price's currency; 0 means no bound. It needs GPUHourPrice.
 	MaxCost float64 `json:"max_cost,omitempty"`
 
+	// Names of the fields, by their JSON names, as the user of a program knows them: errors name them so.
+	Names map[string]string `json:"-"`
+
+	// cut are attempts at probes that were cut: their time was spent, too.
+	cut []Cut
 	// resumedAfter is the number of the probe that a resumed search begins after; 0 for a new one.
 	resumedAfter int
 }
@@ -58,10 +64,10 @@ type Options struct {
 // DefaultMaxLength is what an INCONCLUSIVE probe is extended to at most, in units of the full length.
 const DefaultMaxLength = 1.5
 
-const (
-	defaultScreenLength = 0.15
-	defaultMaxProbes    = 10
-)
+// DefaultScreenLength is the length of a probe far from the limit, as a share of the full length.
+const DefaultScreenLength = 0.15
+
+const defaultMaxProbes = 10
 
 // highestRate is the most requests per second that a search is for.
 const highestRate = 1e6
@@ -69,7 +75,7 @@ const highestRate = 1e6
 // withDefaults fills in what was left at zero.
 func (o Options) withDefaults() Options {
 	if o.ScreenLength == 0 {
-		o.ScreenLength = defaultScreenLength
+		o.ScreenLength = DefaultScreenLength
 	}
 	if o.MaxLength == 0 {
 		o.MaxLength = DefaultMaxLength
@@ -87,33 +93,38 @@ func (o Options) withDefaults() Options {
 func (o Options) Validate() error {
 	o = o.withDefaults()
 	var errs []error
-	need := func(ok bool, format string, args ...any) {
+	need := func(ok bool, field string, got any, expected string) {
 		if !ok {
-			errs = append(errs, fmt.Errorf("capacity: "+format, args...))
+			errs = append(errs, fmt.Errorf("capacity: %s is %v, expected %s", o.name(field), got, expected))
 		}
 	}
-	need(o.Min > 0 && finite(o.Min), "min is %v, expected a rate above 0", o.Min)
-	need(o.Max > o.Min && o.Max <= highestRate, "max is %v, expected a rate above min (%v), up to %.0f", o.Max, o.Min, highestRate)
-	need(o.Tolerance >= 0.001 && o.Tolerance <= 0.5, "tolerance is %v, expected 0.001 to 0.5", o.Tolerance)
-	need(o.Estimate >= 0 && finite(o.Estimate), "estimate is %v, expected a rate, or 0 for none", o.Estimate)
-	need(o.FullSeconds > 0 && finite(o.FullSeconds), "full_seconds is %v, expected more than 0", o.FullSeconds)
-	need(o.OverheadSeconds >= 0 && finite(o.OverheadSeconds),
-		"overhead_seconds is %v, expected 0 or more", o.OverheadSeconds)
-	need(o.ScreenLength > 0 && o.ScreenLength <= 1, "screen_length is %v, expected above 0, up to 1", o.ScreenLength)
-	need(o.MaxLength >= 1 && finite(o.MaxLength), "max_length is %v, expected 1 or more", o.MaxLength)
-	need(o.MinRequests >= 0, "min_requests is %d, expected 0 or more", o.MinRequests)
+	need(o.Min > 0 && finite(o.Min), "min", o.Min, "a rate above 0")
+	need(o.Max > o.Min && o.Max <= highestRate, "max", o.Max, fmt.Sprintf("a rate above %s (%v), up to %.0f", o.name("min"), o.Min, highestRate))
+	need(o.Tolerance >= 0.001 && o.Tolerance <= 0.5, "tolerance", o.Tolerance, "0.001 to 0.5")
+	need(o.Estimate >= 0 && finite(o.Estimate), "estimate", o.Estimate, "a rate, or 0 for none")
+	need(o.FullSeconds > 0 && finite(o.FullSeconds), "full_seconds", o.FullSeconds, "more than 0")
+	need(o.OverheadSeconds >= 0 && finite(o.OverheadSeconds), "overhead_seconds", o.OverheadSeconds, "0 or more")
+	need(o.ScreenLength > 0 && o.ScreenLength <= 1, "screen_length", o.ScreenLength, "above 0, up to 1")
+	need(o.MaxLength >= 1 && finite(o.MaxLength), "max_length", o.MaxLength, "1 or more")
+	need(o.MinRequests >= 0, "min_requests", o.MinRequests, "0 or more")
 	if longest := o.FullSeconds * o.longest(); o.MinRequests > 0 && o.Max > o.Min && o.Max*longest < float64(o.MinRequests) {
-		need(false, "at max (%v) a probe brings %.0f requests at most, and the contract needs %d to pass: lengthen the steady "+
-			"phase to %.0f seconds or more", o.Max, o.Max*longest, o.MinRequests, math.Ceil(float64(o.MinRequests)/o.Max/o.longest()))
+		errs = append(errs, fmt.Errorf("capacity: at %s (%v) a probe brings %.0f requests at most, and the contract needs %d to pass: "+
+			"lengthen the steady phase to %.0f seconds or more", o.name("max"), o.Max, o.Max*longest, o.MinRequests,
+			math.Ceil(float64(o.MinRequests)/o.Max/o.longest())))
 	}
-	need(o.MaxProbes >= 1, "max_probes is %d, expected 1 or more", o.MaxProbes)
-	need(o.MaxSeconds >= 0 && finite(o.MaxSeconds), "max_seconds is %v, expected 0 or more", o.MaxSeconds)
-	need(o.GPUHourPrice >= 0 && finite(o.GPUHourPrice), "gpu_hour_price is %v, expected 0 or more", o.GPUHourPrice)
-	need(o.GPUs > 0 && finite(o.GPUs), "gpus is %v, expected more than 0", o.GPUs)
-	need(o.MaxCost >= 0 && finite(o.MaxCost), "max_cost is %v, expected 0 or more", o.MaxCost)
-	need(o.MaxCost == 0 || o.GPUHourPrice > 0, "max_cost is set, and needs gpu_hour_price")
+	need(o.MaxProbes >= 1, "max_probes", o.MaxProbes, "1 or more")
+	need(o.MaxSeconds >= 0 && finite(o.MaxSeconds), "max_seconds", o.MaxSeconds, "0 or more")
+	need(o.GPUHourPrice >= 0 && finite(o.GPUHourPrice), "gpu_hour_price", o.GPUHourPrice, "0 or more")
+	need(o.GPUs > 0 && finite(o.GPUs), "gpus", o.GPUs, "more than 0")
+	need(o.MaxCost >= 0 && finite(o.MaxCost), "max_cost", o.MaxCost, "0 or more")
+	if o.MaxCost > 0 && o.GPUHourPrice == 0 {
+		errs = append(errs, fmt.Errorf("capacity: %s is set, and needs %s", o.name("max_cost"), o.name("gpu_hour_price")))
+	}
 	return errors.Join(errs...)
 }
+
+// name of a field, for errors.
+func (o Options) name(field string) string { return cmp.Or(o.Names[field], field) }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
@@ -174,7 +185,7 @@ func (o Options) differs(p Options) error {
 		{"seed", o.Seed == p.Seed},
 	} {
 		if !field.same {
-			names = append(names, field.name)
+			names = append(names, o.name(field.name))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Fingerprints)) {

@@ -163,7 +163,7 @@ func (p *planner) next() (ProbeRequest, Status) {
 	}
 	request := p.choose()
 	remaining := p.o.MaxProbes - len(p.probes)
-	spent, budget := totalSeconds(p.probes), p.o.budgetSeconds()
+	spent, budget := p.spent(), p.o.budgetSeconds()
 	if p.low != nil && !p.low.confirmed() {
 		confirm := p.request(p.low.rate, PurposeConfirm, p.fullLength(p.low.rate))
 		// A pass of the next probe is an answer itself where it has the full length.
@@ -277,14 +277,40 @@ func (p *planner) request(rate float64, purpose Purpose, length float64) ProbeRe
 	return ProbeRequest{
 		N: n, Rate: rate, Purpose: purpose, Length: length, StopEarly: !p.o.FixedLengths,
 		Seed: arrival.DeriveIndex(p.o.Seed, uint64(n)), //nolint:gosec // a small positive number
-		Dir:  fmt.Sprintf("probe-%02d", n),
+		Dir:  probeDir(n),
 	}
 }
 
-// seconds that a probe takes at most.
+func probeDir(n int) string { return fmt.Sprintf("probe-%02d", n) }
+
+// seconds that a probe takes, going by the slowest so far: its phases, and what start, drain and the way back to idle take
+// beside them.
 func (p *planner) seconds(r ProbeRequest) float64 {
-	return r.Length*p.o.FullSeconds + p.o.OverheadSeconds
+	_, most := p.overhead()
+	return r.Length*p.o.FullSeconds + most
 }
+
+// overhead of the probes beside their steady phases, as far as they came to their planned end.
+func (p *planner) overhead() (mean, most float64) {
+	n := 0.0
+	most = p.o.OverheadSeconds
+	for i := range p.probes {
+		r := &p.probes[i]
+		if r.StoppedEarly != "" {
+			continue
+		}
+		beside := math.Max(r.Seconds-r.Length*p.o.FullSeconds, p.o.OverheadSeconds)
+		mean, most = mean+beside, math.Max(most, beside)
+		n++
+	}
+	if n == 0 {
+		return p.o.OverheadSeconds, most
+	}
+	return mean / n, most
+}
+
+// spent is the time that the search has taken so far, with that of the attempts that were cut.
+func (p *planner) spent() float64 { return totalSeconds(p.probes) + cutSeconds(p.o.cut) }
 
 func totalSeconds(probes []Record) float64 {
 	seconds := 0.0
@@ -399,7 +425,8 @@ func (p *planner) stepDown(low, high float64, steps int) ProbeRequest {
 	return p.request(rate, PurposeStepDown, p.fullLength(rate))
 }
 
-// place chooses a rate strictly within (low, high), which are rates that were probed, or the ends of the range.
+// place chooses a rate within (low, high), which are rates that were probed, or the ends of the range; low itself only where
+// that is the range's lowest rate, and was not probed.
 func (p *planner) place(low, high float64) float64 {
 	if len(p.probes) == 0 && p.o.Estimate > 0 {
 		return math.Min(math.Max(p.o.Estimate, low), high)
@@ -410,6 +437,9 @@ func (p *planner) place(low, high float64) float64 {
 	}
 	estimate, ok := p.estimate()
 	if !ok {
+		if p.belowRange() {
+			return low
+		}
 		return middle
 	}
 	// Half a tolerance above the estimate, where a probe fails and is short; then, with that as the bracket's upper end,
@@ -470,12 +500,7 @@ func (p *planner) estimate() (float64, bool) {
 	if !p.high.probe.saturated() {
 		return p.nearFailure()
 	}
-	capacity := 0.0
-	for i := range p.probes {
-		if p.probes[i].saturated() {
-			capacity = math.Max(capacity, *p.probes[i].CompletedRate)
-		}
-	}
+	capacity := p.capacity()
 	rate := safeShareOfCapacity * capacity
 	if p.low != nil {
 		switch passed := p.low.rate; {
@@ -490,6 +515,23 @@ func (p *planner) estimate() (float64, bool) {
 	}
 	// What the short stretch of an overload completed can be far off; a bracket that contradicts it is right.
 	return rate, rate > p.from && rate < p.high.rate
+}
+
+// capacity is the most that a saturated service completed, per second; 0 where none was saturated.
+func (p *planner) capacity() float64 {
+	capacity := 0.0
+	for i := range p.probes {
+		if p.probes[i].saturated() {
+			capacity = math.Max(capacity, *p.probes[i].CompletedRate)
+		}
+	}
+	return capacity
+}
+
+// belowRange reports a service whose capacity lies below the lowest rate of the range, by what it completed under an
+// overload: that rate settles it, and those above it tell nothing.
+func (p *planner) belowRange() bool {
+	return p.low == nil && p.openFrom == nil && p.high != nil && p.high.probe.saturated() && p.capacity() < p.from
 }
 
 // nearPressure is the pressure below which a service that failed without being saturated is not far above its limit.

@@ -85,6 +85,8 @@ type ProbeResult struct {
 	Labels   []string `json:"labels,omitempty"`
 	// Recovered says whether the service came back to its idle state afterwards; absent where it cannot be seen.
 	Recovered *bool `json:"recovered,omitempty"`
+	// OwnArrivals: a recorded trace brought its arrivals, whatever process was asked for.
+	OwnArrivals bool `json:"own_arrivals,omitempty"`
 	// Note is for people.
 	Note string `json:"note,omitempty"`
 }

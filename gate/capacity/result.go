@@ -84,10 +84,12 @@ type Result struct {
 
 	Probes     []Record    `json:"probes"`
 	Violations []Violation `json:"violations,omitempty"`
-	// ElapsedSeconds of all probes, and what FullSeconds for each of them would have taken.
+	// ElapsedSeconds of all probes, of the attempts that were cut (CutSeconds) and of the client proof; and what FullSeconds
+	// for each of the probes would have taken.
 	ElapsedSeconds     float64 `json:"elapsed_seconds"`
+	CutSeconds         float64 `json:"cut_seconds,omitempty"`
 	FixedLengthSeconds float64 `json:"fixed_length_seconds"`
-	// Cost of the probes' time, in the currency of the price; absent where no price is known.
+	// Cost of ElapsedSeconds, in the currency of the price; absent where no price is known.
 	Cost *float64 `json:"cost,omitempty"`
 	// Labels of the probe that SafeQPS rests on; every use of the result must repeat them.
 	Labels []string `json:"labels,omitempty"`
@@ -103,9 +105,12 @@ type ClientProof struct {
 	Verdict verdict.Status `json:"verdict"`
 	// Answer of the comparison of two generators (B) with one (A); see the compare package.
 	Answer string `json:"answer"`
-	// Limited: some latency was lower with two generators, at the confidence of the comparison. Lower names them.
-	Limited bool     `json:"limited"`
+	// Limited: some latency was lower with two generators, at the confidence of the comparison. Lower names them. It is false
+	// where every latency that was measured was found not to be, and absent where that is not known.
+	Limited *bool    `json:"limited,omitempty"`
 	Lower   []string `json:"lower,omitempty"`
+	// Seconds that it took.
+	Seconds float64 `json:"seconds,omitempty"`
 	// Dir has the evidence of the two and the comparison, within the directory of the search.
 	Dir string `json:"dir"`
 }
@@ -113,12 +118,20 @@ type ClientProof struct {
 // Proved adds the proof, and says in the notes what follows from it.
 func (r *Result) Proved(p *ClientProof) {
 	r.ClientProof = p
+	if r.Cost != nil && r.ElapsedSeconds > 0 {
+		cost := *r.Cost * (1 + p.Seconds/r.ElapsedSeconds)
+		r.Cost = &cost
+	}
+	r.ElapsedSeconds += p.Seconds
 	switch {
-	case p.Limited:
+	case p.Limited != nil && *p.Limited:
 		r.note("with two load generators %s came out lower at %s: one generator measured a part of itself, and the service "+
 			"carries this rate or more; give the generator more capacity and search again", strings.Join(p.Lower, ", "), rate(p.Rate))
 	case p.Verdict == verdict.Invalid:
 		r.note("two load generators did not have room for the client proof: their evidence is INVALID, and proves nothing")
+	case p.Limited == nil:
+		r.note("whether the load generator had a part in the answer is not known: the comparison of two at %s with one says %s, "+
+			"verdict %s; a longer steady phase brings more evidence", rate(p.Rate), p.Answer, p.Verdict)
 	default:
 		r.note("two load generators at %s measured no lower latencies than one (%s, verdict %s)", rate(p.Rate), p.Answer, p.Verdict)
 	}
@@ -144,7 +157,8 @@ func (r *Result) JSON() ([]byte, error) {
 func newResult(o Options, probes []Record, status Status) Result {
 	r := Result{
 		Schema: ResultSchema, Status: status, Tolerance: o.Tolerance, Probes: probes,
-		ElapsedSeconds:     totalSeconds(probes),
+		ElapsedSeconds:     totalSeconds(probes) + cutSeconds(o.cut),
+		CutSeconds:         cutSeconds(o.cut),
 		FixedLengthSeconds: float64(len(probes)) * (o.FullSeconds + o.OverheadSeconds),
 	}
 	if r.Probes == nil {
@@ -245,7 +259,7 @@ func (r *Result) notes(o Options, low, high *level) {
 		}
 		r.note("the service did not pass at %s, %s; its Safe QPS, if any, is less", rate(high.rate), what)
 	case Undecided:
-		r.note("no rate was decided: none passed, and what did not pass lacks evidence; lengthen the steady phase")
+		r.noteUndecided(high)
 	case BudgetSpent:
 		r.note("the budget ended the search: what follows is the best bracket so far")
 	case GeneratorLimited:
@@ -279,6 +293,9 @@ func (r *Result) notes(o Options, low, high *level) {
 		r.note("%s did not fail: it stayed INCONCLUSIVE over %s of the full length, %s",
 			rate(high.rate), percent(high.length), needed)
 	}
+	if r.CutSeconds > 0 {
+		r.note("attempts at probes were cut, %d of them: their %.0f s of load count in time and cost", len(o.cut), r.CutSeconds)
+	}
 	r.noteReversals()
 	r.noteUneven()
 	r.noteWarm()
@@ -293,6 +310,18 @@ func (r *Result) notes(o Options, low, high *level) {
 			r.note("after probe %d at %s the service did not return to its idle state", p.N, rate(p.Rate))
 		}
 	}
+}
+
+// noteUndecided says what is open, and whether more requests would settle it.
+func (r *Result) noteUndecided(high *level) {
+	what, how := "what did not pass lacks evidence", "lengthen the steady phase"
+	if name := high.probe.LimitingCriterion; name != "" {
+		what = fmt.Sprintf("%s stayed INCONCLUSIVE at %s", name, rate(high.rate))
+	}
+	if high.probe.Needed == nil {
+		how = fmt.Sprintf("its note in %s/verdict.json says why; if that is too few requests, lengthen the steady phase", high.probe.Dir)
+	}
+	r.note("no rate was decided: none passed, and %s; %s", what, how)
 }
 
 // uneven is the share by which the arrivals of a phase may differ from the rate that was asked for.

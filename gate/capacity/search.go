@@ -24,9 +24,10 @@ type Progress struct {
 	ElapsedSeconds, LeftSeconds float64
 	// ProbesLeft of the budget.
 	ProbesLeft int
-	// AtMostSeconds is a guess at what is left, for a progress display: every rate that bisection still needs at the full
-	// length, within the budget. Probes that are stopped early or are short take less; extended ones take more.
-	AtMostSeconds float64
+	// AboutSeconds is a guess at what is left, for a progress display, and no bound: bisection's rates, the nearest two of
+	// them at the full length, each with what probes have taken beside their steady phase so far, within the budget. Probes
+	// that are stopped early take less; what is extended, and rates that turn out not to pass at full length, take more.
+	AboutSeconds float64
 }
 
 // Search looks for the Safe QPS. state holds the probes of an earlier, interrupted search, or nothing, and is brought up
@@ -46,7 +47,7 @@ func Search(
 	if err := state.adopt(options); err != nil {
 		return Result{}, err
 	}
-	options.resumedAfter = len(state.Probes)
+	options.resumedAfter, options.cut = len(state.Probes), state.Cut
 	if onProgress == nil {
 		onProgress = func(Progress) error { return nil }
 	}
@@ -82,12 +83,14 @@ func Search(
 func (p *planner) progress(state *State, next *ProbeRequest, last *Record) Progress {
 	out := Progress{
 		Next: next, Last: last, State: state,
-		ElapsedSeconds: totalSeconds(p.probes), LeftSeconds: -1, ProbesLeft: max(p.o.MaxProbes-len(p.probes), 0),
+		ElapsedSeconds: p.spent(), LeftSeconds: -1, ProbesLeft: max(p.o.MaxProbes-len(p.probes), 0),
 	}
-	out.AtMostSeconds = float64(min(p.ratesLeft(), out.ProbesLeft)) * (p.o.FullSeconds + p.o.OverheadSeconds)
+	if next != nil {
+		out.AboutSeconds = p.aboutSeconds(*next)
+	}
 	if left := p.o.budgetSeconds() - out.ElapsedSeconds; finite(left) {
 		out.LeftSeconds = max(left, 0)
-		out.AtMostSeconds = min(out.AtMostSeconds, out.LeftSeconds)
+		out.AboutSeconds = min(out.AboutSeconds, out.LeftSeconds)
 	}
 	if p.low != nil {
 		out.Low = p.low.rate
@@ -122,4 +125,25 @@ func (p *planner) ratesLeft() int {
 		high = p.high.rate
 	}
 	return max(1, int(math.Ceil(math.Log2(math.Log(high/low)/math.Log1p(p.o.Tolerance)))))
+}
+
+// aboutSeconds is what the next probe and those after it are likely to take. The last two rates of a bisection have the full
+// length: one that fails, and one that passes and is the answer.
+func (p *planner) aboutSeconds(next ProbeRequest) float64 {
+	const full = 2
+	beside, _ := p.overhead()
+	steady := func(length float64) float64 { return length*p.o.FullSeconds + beside }
+	after := p.ratesLeft() - 1
+	switch {
+	case next.Length >= 1 && (next.Purpose == PurposeConfirm || next.Purpose == PurposeStepDown):
+		after = 0
+	case !p.low.confirmed():
+		after = max(after, 1)
+	}
+	after = min(after, p.o.MaxProbes-len(p.probes)-1)
+	near := min(after, full)
+	if next.Length >= 1 {
+		near = min(after, full-1)
+	}
+	return steady(next.Length) + float64(near)*steady(p.fullLength(next.Rate)) + float64(after-near)*steady(p.screenLength(next.Rate))
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -40,9 +42,9 @@ func (s ideal) probe(_ context.Context, r ProbeRequest) (ProbeResult, error) {
 		out.Needed = &needed
 	case r.Rate > s.limit:
 		out.Verdict = verdict.Fail
-		out.Seconds = 660 // stopped early
+		out.Seconds, out.StoppedEarly = 660, "certain"
 		if !r.StopEarly {
-			out.Seconds = 600*r.Length + 60
+			out.Seconds, out.StoppedEarly = 600*r.Length+60, ""
 		}
 	}
 	if s.slope > 0 {
@@ -511,6 +513,7 @@ func TestInconclusiveAtTheLowestRateIsNotAFailure(t *testing.T) {
 	require.Equal(t, Undecided, r.Status)
 	require.InDelta(t, 1, r.Bracket.High.Rate, 0)
 	require.Contains(t, r.Notes[0], "no rate was decided")
+	require.Contains(t, r.Notes[0], "/verdict.json says why")
 }
 
 func TestFixedLengths(t *testing.T) {
@@ -677,12 +680,19 @@ func TestProofOfTheClient(t *testing.T) {
 		proof ClientProof
 		says  string
 	}{
-		"limited": {ClientProof{Verdict: verdict.Pass, Limited: true, Lower: []string{"ttft p95"}}, "ttft p95 came out lower"},
+		"limited": {ClientProof{Verdict: verdict.Pass, Limited: ptr(true), Lower: []string{"ttft p95"}}, "ttft p95 came out lower"},
 		"invalid": {ClientProof{Verdict: verdict.Invalid}, "proves nothing"},
-		"proved":  {ClientProof{Verdict: verdict.Pass, Answer: "same"}, "no lower latencies than one (same, verdict PASS)"},
+		"proved":  {ClientProof{Verdict: verdict.Pass, Limited: ptr(false), Answer: "same"}, "no lower latencies than one (same, verdict PASS)"},
+		"not known": {
+			ClientProof{Verdict: verdict.Pass, Answer: "not enough evidence"},
+			"whether the load generator had a part in the answer is not known: the comparison of two at 0 req/s with one says not enough evidence",
+		},
 	} {
-		var r Result
+		r := Result{ElapsedSeconds: 100, Cost: ptr(5.0)}
+		c.proof.Seconds = 20
 		r.Proved(&c.proof)
+		require.InDelta(t, 120, r.ElapsedSeconds, 0)
+		require.InDelta(t, 6, *r.Cost, 1e-9)
 		require.Contains(t, r.Notes[0], c.says, name)
 		require.Equal(t, &c.proof, r.ClientProof)
 	}
@@ -696,10 +706,10 @@ func TestProgress(t *testing.T) {
 	s := ideal{limit: 20, capacity: 22, slope: 10}
 	var before, after int
 	var last Progress
-	var atMost []float64
+	var about []float64
 	r, err := Search(context.Background(), o, s.probe, nil, func(p Progress) error {
 		if p.Next != nil {
-			atMost = append(atMost, p.AtMostSeconds)
+			about = append(about, p.AboutSeconds)
 			before++
 		}
 		if p.Last != nil {
@@ -716,15 +726,141 @@ func TestProgress(t *testing.T) {
 	require.InDelta(t, r.Bracket.High.Rate, last.High, 0)
 	require.InDelta(t, 50_000-r.ElapsedSeconds, last.LeftSeconds, 1e-6)
 	require.Equal(t, 10-len(r.Probes), last.ProbesLeft)
-	require.InDelta(t, 8*660, atMost[0], 1e-9, "bisection from 1 to 1,000 at 5 % takes 8 rates")
-	require.InDelta(t, 660, atMost[len(atMost)-1], 1e-9)
+	require.InDelta(t, 6*150+2*660, about[0], 1e-9, "bisection from 1 to 1,000 at 5 % takes 8 rates, two of them at full length")
+	require.InDelta(t, 660, about[len(about)-1], 1e-9)
 
 	o.MaxSeconds = 1000
 	_, err = Search(context.Background(), o, s.probe, nil, func(p Progress) error {
-		require.LessOrEqual(t, p.AtMostSeconds, 1000-p.ElapsedSeconds)
+		require.LessOrEqual(t, p.AboutSeconds, 1000-p.ElapsedSeconds)
 		return nil
 	})
 	require.NoError(t, err)
+}
+
+// What is told to be left is no bound, and near to what it was: within a factor of two in most searches, and with what probes
+// take beside their phases once that was seen.
+func TestTheTimeThatIsLeft(t *testing.T) {
+	near, told := 0, 0
+	for _, beside := range []float64{60, 200} { // of which the contract has 60
+		for _, limit := range []float64{2, 7, 18, 40, 111, 333, 800} {
+			for _, slope := range []float64{0, 3, 10, 40} {
+				s := ideal{limit: limit, capacity: 1.1 * limit, slope: slope, gray: 0.01}
+				var left, at []float64
+				r, err := Search(context.Background(), wide(), func(ctx context.Context, q ProbeRequest) (ProbeResult, error) {
+					out, err := s.probe(ctx, q)
+					if out.StoppedEarly != "" {
+						out.Seconds = 0.4 * q.Length * 600
+					}
+					out.Seconds += beside - 60
+					return out, err
+				}, nil, func(p Progress) error {
+					if p.Next != nil {
+						left, at = append(left, p.AboutSeconds), append(at, p.ElapsedSeconds)
+					}
+					return nil
+				})
+				require.NoError(t, err)
+				for i := 1; i < len(left); i++ { // from the second on
+					told++
+					if ratio := (r.ElapsedSeconds - at[i]) / left[i]; ratio > 0.5 && ratio < 2 {
+						near++
+					}
+				}
+			}
+		}
+	}
+	require.Greater(t, float64(near), 0.8*float64(told), "%d of %d", near, told)
+}
+
+// A service that cannot carry the lowest rate of the range is not searched above it.
+func TestACapacityBelowTheRangeIsSettledAtOnce(t *testing.T) {
+	o := wide()
+	o.Min, o.Max = 40, 60
+	r := search(t, o, ideal{limit: 13, capacity: 14, slope: 8}.probe)
+	require.Equal(t, BelowRange, r.Status)
+	require.Len(t, r.Probes, 2)
+	require.InDelta(t, 40, r.Probes[1].Rate, 0)
+	// What the overload completed was too little: the lowest rate passes, and the search goes on as ever.
+	r = search(t, o, func(ctx context.Context, q ProbeRequest) (ProbeResult, error) {
+		out, err := ideal{limit: 44, capacity: 46, slope: 8}.probe(ctx, q)
+		if q.Rate > 46 {
+			out.CompletedRate = ptr(14.0)
+		}
+		return out, err
+	})
+	require.Equal(t, Found, r.Status)
+	require.InDelta(t, 44, *r.SafeQPS, 2.2)
+	require.InDelta(t, 40, r.Probes[1].Rate, 0)
+}
+
+// The time of an attempt that was cut was spent: it counts in time, cost and budget.
+func TestCutAttemptsCount(t *testing.T) {
+	o := wide()
+	o.GPUHourPrice = 3600
+	s := ideal{limit: 20, capacity: 22, slope: 10}
+	whole := search(t, o, s.probe)
+	state := cutAfter(t, o, s, 2)
+	dir, ok := state.Unfinished()
+	require.True(t, ok)
+	require.Equal(t, "probe-03", dir)
+	state.AddCut(250)
+	_, ok = state.Unfinished()
+	require.False(t, ok, "it is counted once")
+	r, err := Search(context.Background(), o, s.probe, state, nil)
+	require.NoError(t, err)
+	_, ok = state.Unfinished()
+	require.False(t, ok)
+	require.InDelta(t, 250, r.CutSeconds, 0)
+	require.InDelta(t, whole.ElapsedSeconds+250, r.ElapsedSeconds, 1e-9)
+	require.InDelta(t, r.ElapsedSeconds, *r.Cost, 1e-9)
+	require.Contains(t, strings.Join(r.Notes, "\n"), "attempts at probes were cut, 1 of them: their 250 s of load count in time and cost")
+
+	o.MaxSeconds = whole.ElapsedSeconds
+	state = cutAfter(t, o, s, 2)
+	state.AddCut(250)
+	r, err = Search(context.Background(), o, s.probe, state, nil)
+	require.NoError(t, err)
+	require.LessOrEqual(t, r.ElapsedSeconds, o.MaxSeconds)
+	require.Equal(t, BudgetSpent, r.Status)
+
+	state.Cut[0].Seconds = -1
+	_, err = Search(context.Background(), o, s.probe, state, nil)
+	require.ErrorContains(t, err, "attempt 1 at probe 3 of the state took -1 seconds")
+}
+
+// A service that takes long to come back to idle takes that time from the budget, too.
+func TestTheBudgetKnowsWhatProbesTakeBesideTheirPhases(t *testing.T) {
+	for _, budget := range []float64{1500, 2500, 4000, 6000} {
+		o := wide()
+		o.MaxSeconds = budget
+		r := search(t, o, func(ctx context.Context, q ProbeRequest) (ProbeResult, error) {
+			out, err := ideal{limit: 20, capacity: 22}.probe(ctx, q)
+			out.Seconds += 100
+			return out, err
+		})
+		require.LessOrEqual(t, r.ElapsedSeconds, budget)
+	}
+}
+
+func TestErrorsNameFieldsAsTheUserKnowsThem(t *testing.T) {
+	o := wide()
+	o.Names = map[string]string{"min": "--min", "max": "--max", "max_seconds": "--max-time", "max_cost": "--max-cost", "gpu_hour_price": "--gpu-hour-price"}
+	o.Min, o.Max, o.MaxSeconds, o.MaxCost = 5, 5, -1, 3
+	err := o.Validate()
+	for _, text := range []string{"--max is 5, expected a rate above --min (5)", "--max-time is -1, expected 0 or more", "--max-cost is set, and needs --gpu-hour-price"} {
+		require.ErrorContains(t, err, text)
+	}
+	a, b := wide(), wide()
+	a.Names, a.Min = map[string]string{"min": "--min"}, 2
+	require.ErrorContains(t, a.differs(b), "it differs in --min;")
+}
+
+func TestATornStateSaysWhatToDo(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, StateFile), []byte(`{"schema": "safeqps`), 0o600))
+	_, err := LoadState(dir)
+	require.ErrorContains(t, err, "is not whole, or was edited")
+	require.ErrorContains(t, err, "begin in another directory")
 }
 
 func TestWrongProbesAndOptionsAreErrors(t *testing.T) {

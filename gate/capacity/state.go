@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/safeqps/xk6-safeqps/gate/results"
 	"github.com/safeqps/xk6-safeqps/trace/arrival"
@@ -28,6 +29,37 @@ type State struct {
 	// search was cut in it.
 	Begun   int `json:"begun,omitempty"`
 	Attempt int `json:"attempt,omitempty"`
+	// Cut are the attempts at probes that did not come to their end. Their load was made, and counts in time and cost.
+	Cut []Cut `json:"cut,omitempty"`
+}
+
+// Cut is an attempt at a probe that did not come to its end.
+type Cut struct {
+	N       int `json:"n"`
+	Attempt int `json:"attempt"`
+	// Seconds of load that its evidence has.
+	Seconds float64 `json:"seconds"`
+}
+
+// Unfinished is the directory of the probe that was cut last, while its time is not in Cut yet; false where there is none.
+func (s *State) Unfinished() (dir string, ok bool) {
+	if s.Begun != len(s.Probes)+1 || s.Attempt < 1 || slices.ContainsFunc(s.Cut, func(c Cut) bool { return c.N == s.Begun && c.Attempt == s.Attempt }) {
+		return "", false
+	}
+	return probeDir(s.Begun), true
+}
+
+// AddCut keeps the time of the unfinished attempt.
+func (s *State) AddCut(seconds float64) {
+	s.Cut = append(s.Cut, Cut{N: s.Begun, Attempt: s.Attempt, Seconds: seconds})
+}
+
+func cutSeconds(all []Cut) float64 {
+	seconds := 0.0
+	for _, c := range all {
+		seconds += c.Seconds
+	}
+	return seconds
 }
 
 // begin counts the attempts at a probe. A repeated one has a seed of its own: the service's prefix cache holds the prompts
@@ -43,6 +75,12 @@ func (s *State) begin(r *ProbeRequest) {
 	}
 }
 
+// Resumes is an error where the state is not one of a search with these options.
+func (s *State) Resumes(o Options) error {
+	tried := *s
+	return tried.adopt(o.withDefaults())
+}
+
 // adopt makes the state one of a search with these options, or says why it is not.
 func (s *State) adopt(o Options) error {
 	if s.Schema == "" && len(s.Probes) == 0 {
@@ -52,8 +90,10 @@ func (s *State) adopt(o Options) error {
 	if s.Schema != StateSchema {
 		return fmt.Errorf("capacity: the state's schema is %q, this version reads %q", s.Schema, StateSchema)
 	}
-	if err := o.differs(s.Options.withDefaults()); err != nil {
-		return err
+	if len(s.Probes) > 0 { // without one, nothing was found that could be another search's
+		if err := o.differs(s.Options.withDefaults()); err != nil {
+			return err
+		}
 	}
 	for i := range s.Probes {
 		if s.Probes[i].N != i+1 {
@@ -64,6 +104,11 @@ func (s *State) adopt(o Options) error {
 		}
 		if err := s.Probes[i].check(); err != nil {
 			return fmt.Errorf("capacity: probe %d of the state: %w", i+1, err)
+		}
+	}
+	for _, c := range s.Cut {
+		if !(c.Seconds >= 0) || !finite(c.Seconds) {
+			return fmt.Errorf("capacity: attempt %d at probe %d of the state took %v seconds", c.Attempt, c.N, c.Seconds)
 		}
 	}
 	s.Options = o
@@ -94,7 +139,7 @@ func LoadState(dir string) (*State, error) {
 	}
 	var s State
 	if err := json.Unmarshal(content, &s); err != nil {
-		return nil, fmt.Errorf("capacity: %s: %w", path, err)
+		return nil, fmt.Errorf("capacity: %s is not whole, or was edited (%w): put it back from a copy, or begin in another directory", path, err)
 	}
 	if s.Schema != StateSchema {
 		return nil, fmt.Errorf("capacity: %s: schema is %q, this version reads %q", path, s.Schema, StateSchema)

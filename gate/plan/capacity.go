@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/safeqps/xk6-safeqps/gate/capacity"
@@ -35,7 +36,7 @@ type Capacity struct {
 // passed.
 func FromResult(r *capacity.Result) (Capacity, error) {
 	if r.SafeQPS == nil {
-		return Capacity{}, fmt.Errorf("plan: the search found no Safe QPS (%s)", r.Status)
+		return Capacity{}, fmt.Errorf("plan: the search found no Safe QPS (%s)", readable(r.Status))
 	}
 	c := Capacity{
 		SafeQPS: *r.SafeQPS, Confirmed: r.Confirmed, CompletedRate: r.CompletedRate, OutputTokensPerSecond: r.OutputTokensPerSecond,
@@ -62,8 +63,7 @@ func FromEnvelope(e *capacity.Envelope, workload, arrivals string) (Capacity, er
 			continue
 		}
 		if entry.Result.SafeQPS == nil {
-			return Capacity{}, fmt.Errorf("plan: the envelope has no Safe QPS for %s, %s (%s)",
-				entry.Workload, entry.Arrivals, entry.Result.Status)
+			return Capacity{}, fmt.Errorf("plan: the search%s found no Safe QPS (%s)", ofEntry(entry), readable(entry.Result.Status))
 		}
 		if found == nil || *entry.Result.SafeQPS < *found.Result.SafeQPS {
 			found = entry
@@ -76,6 +76,23 @@ func FromEnvelope(e *capacity.Envelope, workload, arrivals string) (Capacity, er
 	c.Workload, c.Arrivals = found.Workload, found.Arrivals
 	return c, err
 }
+
+// ofEntry says which search of an envelope an entry is of; "" where it has no name.
+func ofEntry(e *capacity.EnvelopeEntry) string {
+	var parts []string
+	if e.Workload != "" {
+		parts = append(parts, "workload "+e.Workload)
+	}
+	if e.Arrivals != "" {
+		parts = append(parts, e.Arrivals+" arrivals")
+	}
+	if parts == nil {
+		return ""
+	}
+	return " of " + strings.Join(parts, ", ")
+}
+
+func readable(s capacity.Status) string { return strings.ReplaceAll(string(s), "_", " ") }
 
 // PeakRate is the highest mean rate of arrivals, per second, over any window of the given length; due are their times from
 // the start of the trace, in order. Where the window is longer than the trace it is an error: such a rate was never seen.

@@ -97,7 +97,7 @@ func (d Demand) Validate() error {
 	}
 	need(d.PeakRate > 0 && finite(d.PeakRate), "peak rate is %v, expected more than 0", d.PeakRate)
 	need(d.MeanRate >= 0 && finite(d.MeanRate), "mean rate is %v, expected more than 0, or 0 for the peak rate", d.MeanRate)
-	need(!(d.MeanRate > d.PeakRate), "mean rate is %v, above the peak rate of %v", d.MeanRate, d.PeakRate)
+	need(d.MeanRate == 0 || !(d.MeanRate > d.PeakRate), "mean rate is %v, above the peak rate of %v", d.MeanRate, d.PeakRate)
 	need(d.Headroom >= 0 && d.Headroom < 1, "headroom is %v, expected 0 up to below 1", d.Headroom)
 	need(d.Growth > -1 && finite(d.Growth), "growth is %v a month, expected above -1", d.Growth)
 	need(d.Months >= 0 && finite(d.Months), "months are %v, expected 0 or more", d.Months)

@@ -126,6 +126,8 @@ func TestWrongInputIsTold(t *testing.T) {
 	} {
 		require.ErrorContains(t, err, text)
 	}
+	_, err = Make(replica(), Demand{PeakRate: -4})
+	require.EqualError(t, err, "plan: peak rate is -4, expected more than 0")
 	_, err = Make(replica(), Demand{PeakRate: 10, Growth: 9, Months: 12})
 	require.ErrorContains(t, err, "it takes 1e+12 replicas, more than 1000000: a peak rate of 10 with its growth")
 	c := replica()
@@ -182,7 +184,10 @@ func TestFromEnvelope(t *testing.T) {
 	require.NoError(t, err)
 	require.InDelta(t, 10, c.SafeQPS, 0)
 	_, err = FromEnvelope(e, "long", "")
-	require.ErrorContains(t, err, "no Safe QPS for long, Poisson (found)")
+	require.ErrorContains(t, err, "the search of workload long, Poisson arrivals found no Safe QPS (found)")
+	e.Entries[2].Workload, e.Entries[2].Arrivals, e.Entries[2].Result.Status = "", "", capacity.NotRecovered
+	_, err = FromEnvelope(e, "", "")
+	require.EqualError(t, err, "plan: the search found no Safe QPS (not recovered)")
 	_, err = FromEnvelope(e, "nope", "")
 	require.ErrorContains(t, err, `no entry for workload "nope"`)
 }

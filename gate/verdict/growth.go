@@ -52,6 +52,13 @@ func GrowthBin(steady time.Duration) time.Duration {
 	return min(max(steady/binsPerRun, shortestBin), longestBin)
 }
 
+// ShortestForGrowth is the shortest steady phase in which sustained growth can be found, of a contract whose own is that
+// long: the fewest bins, and the seconds at its ends that are not whole.
+func ShortestForGrowth(steady time.Duration) time.Duration {
+	const ends = 3 * time.Second
+	return minGrowthBins*GrowthBin(steady) + ends
+}
+
 // GrowthState is what a detector thinks after an update.
 type GrowthState struct {
 	// Sustained is true while growth is found: the evidence has passed the threshold, and the floor of the queue has

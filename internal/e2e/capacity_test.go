@@ -130,7 +130,8 @@ func TestCapacityFindsTheLimitOfAnEngine(t *testing.T) {
 	proof := found.ClientProof
 	require.NotNil(t, proof)
 	require.InDelta(t, *found.SafeQPS, proof.Rate, 0)
-	require.Equal(t, len(proof.Lower) > 0, proof.Limited)
+	require.Equal(t, len(proof.Lower) > 0, proof.Limited != nil && *proof.Limited)
+	require.Positive(t, proof.Seconds)
 	joined, err := results.Open(filepath.Join(search, proof.Dir))
 	require.NoError(t, err)
 	rows := map[int64]int{}
@@ -224,10 +225,19 @@ func TestAKilledSearchGoesOn(t *testing.T) {
 	r := finish(t, capacityIn(t, dir, sim, "--json"))
 	require.Equal(t, 0, r.exit, r.stderr)
 	require.Contains(t, r.stderr, "resuming after 1 probes")
+	require.Contains(t, r.stderr, "probe-02 was cut after")
 	var found capacity.Result
 	require.NoError(t, json.Unmarshal([]byte(r.stdout), &found))
 	require.True(t, found.Confirmed)
 	require.Equal(t, before.Probes[0], found.Probes[0], "what had ended was not run again")
+	require.Equal(t, 2, found.Probes[1].Attempt)
+	require.Contains(t, strings.Join(found.Notes, "\n"), "attempts at probes were cut, 1 of them")
+	require.Positive(t, found.CutSeconds)
+	took := found.CutSeconds
+	for _, probe := range found.Probes {
+		took += probe.Seconds
+	}
+	require.InDelta(t, took, found.ElapsedSeconds, 1e-9, "what was cut counts")
 
 	again := finish(t, capacityIn(t, dir, sim, "--json"))
 	require.Equal(t, 0, again.exit)
@@ -281,11 +291,22 @@ func TestAScriptThatIgnoresTheSearchIsTold(t *testing.T) {
 		"warmup: {executor: 'constant-arrival-rate', rate: 15, duration: '1s', preAllocatedVUs: 40, tags: {phase: 'warmup'}},"+
 			"steady: {executor: 'constant-arrival-rate', rate: 15, startTime: '1s', duration: contract.phases.steady, preAllocatedVUs: 40, tags: {phase: 'steady'}},",
 		"client.chat(workload.next())", "client.chat({messages: [{role: 'user', content: 'a'}], max_tokens: 8})").Replace(probed)
+	ownLength := strings.NewReplacer("rate: 15,", "rate: Math.round(Number(__ENV.LLM_RATE)),", "duration: contract.phases.steady,", "duration: '6s',").Replace(constant)
+	closed := "workers: {executor: 'constant-vus', vus: 4, duration: contract.phases.steady, tags: {phase: 'steady'}},"
+	closedLoop := strings.Replace(probed, "...workload.phases(contract.phases, { preAllocatedVUs: 40, maxVUs: 400, gracefulStop: '10s' }),", closed, 1)
 	for name, c := range map[string]struct {
 		script string
 		args   []string
 		says   string
 	}{
+		"its own steady phase": {ownLength, nil, "the scenarios of the script's steady phase send for 6 s, 1s were asked for"},
+		"a closed loop":        {closedLoop, nil, "the scenario workers of the steady phase has the executor constant-vus, a closed loop"},
+		"no monitor": {
+			strings.Replace(probed, "...gate.monitor(contract),", "", 1), nil,
+			"client_headroom.timer_delay_p99 <= 10s was not measured, so that no rate can pass, however long it runs: the script needs ...gate.monitor(contract)",
+		},
+		"goodput of nothing":    {probed, nil, "give the contract a request_slo"},
+		"other arrivals":        {strings.Replace(probed, "__ENV.LLM_BURSTINESS", "''", 1), []string{"--arrival", "bursty"}, "--arrival bursty was asked for, and is not what came"},
 		"another rate":          {probed, []string{"-e", "FIXED_RATE=10"}, "it has to take its rate from __ENV.LLM_RATE"},
 		"another executor":      {constant, nil, "it has to take its rate from __ENV.LLM_RATE"},
 		"half of the rows":      {strings.Replace(probed, "client.chat(", "if (__ITER % 2 === 0) client.chat(", 1), nil, "iterations of the steady phase ended without a request"},
@@ -303,12 +324,53 @@ func TestAScriptThatIgnoresTheSearchIsTold(t *testing.T) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "script.js"), []byte(c.script), 0o600))
 			other := strings.Replace(probedContract, "warmup: 1s", "warmup: 2s", 1)
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "other.yaml"), []byte(other), 0o600))
+			slo := strings.NewReplacer(map[string][]string{
+				"no monitor": {"timer_delay_p99: off", `timer_delay_p99: "<= 10s"`}, "goodput of nothing": {"ms\"}", "ms\", goodput: \">= 10%\"}"},
+			}[name]...).Replace(probedContract)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "slo.yaml"), []byte(slo), 0o600))
 			r := finish(t, cmd)
 			require.Equal(t, 3, r.exit, r.stderr)
 			require.Contains(t, r.stderr, c.says)
 			require.NoFileExists(t, filepath.Join(dir, "search", "script.tar.tmp"))
 		})
 	}
+}
+
+// A recorded trace brings its own arrivals: they are searched once, and not called what was asked for. No other search takes
+// the directory over.
+func TestARecordedTraceKeepsItsArrivals(t *testing.T) {
+	t.Parallel()
+	dir, sim := t.TempDir(), smallEngine(t)
+	args := []string{"--workload", "prod:TRACE=./prod.jsonl", "--arrival", "constant", "--arrival", "bursty", "--min", "18", "--max", "22", "--max-probes", "1"}
+	cmd := capacityIn(t, dir, sim, append(args, "--json")...)
+	script := strings.Replace(probed, "trace.generate({", "trace.open(__ENV.TRACE, { rate: Number(__ENV.LLM_RATE), loop: true, seed: Number(__ENV.LLM_SEED) }); const unused = ({", 1)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "script.js"), []byte(script), 0o600))
+	var rows strings.Builder
+	for i := range 200 { // two at a time
+		fmt.Fprintf(&rows, "{\"timestamp\": %d, \"input_length\": 40, \"output_length\": 8}\n", 1000*(i/2))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "prod.jsonl"), []byte(rows.String()), 0o600))
+	r := finish(t, cmd)
+	require.Contains(t, []int{1, 2}, r.exit, r.stderr)
+	require.Contains(t, r.stderr, "left out: prod replays a recorded trace, which brings its own arrivals")
+	var envelope capacity.Envelope
+	require.NoError(t, json.Unmarshal([]byte(r.stdout), &envelope), r.stdout)
+	require.Len(t, envelope.Entries, 1)
+	require.Equal(t, "prod", envelope.Entries[0].Workload)
+	require.Equal(t, "trace", envelope.Entries[0].Arrivals)
+	require.Nil(t, envelope.Entries[0].Burstiness)
+	require.Len(t, envelope.Entries[0].Result.Probes, 1)
+
+	before, err := os.ReadFile(filepath.Join(dir, "search", "envelope.json"))
+	require.NoError(t, err)
+	for _, other := range [][]string{nil, {"--workload", "chat", "--arrival", "constant", "--arrival", "poisson"}} {
+		r = finish(t, capacityIn(t, dir, sim, other...))
+		require.Equal(t, 3, r.exit, r.stderr)
+		require.Contains(t, r.stderr, "a search would replace what is not its own")
+	}
+	after, err := os.ReadFile(filepath.Join(dir, "search", "envelope.json"))
+	require.NoError(t, err)
+	require.Equal(t, before, after)
 }
 
 // Nothing that is not the search's own is replaced, and no file of the script changes unseen between two probes.
@@ -342,6 +404,9 @@ func TestASearchKeepsToItsOwn(t *testing.T) {
 	again := one(nil)
 	require.Equal(t, 2, again.exit)
 	require.Contains(t, again.stderr, "resuming after 1 probes")
+	several := one(nil, "--arrival", "constant", "--arrival", "poisson")
+	require.Equal(t, 3, several.exit)
+	require.Contains(t, several.stderr, "holds the search of a single workload and arrival process")
 	changed := one(func(dir string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "lib.js"), []byte("export const a = 2;"), 0o600))
 	})
@@ -436,6 +501,7 @@ func TestWrongUseOfCapacityCommands(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "slo.yaml"), []byte("capacity_gate: {ttft_p95: \"<= 1s\"}\nphases: {steady: 10s}\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "growth.yaml"), []byte("capacity_gate: {queue_growth: no_sustained_growth, ttft_p95: \"<= 1s\"}\nphases: {steady: 12s}\n"), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "s.js"), []byte("export default function () {}"), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "other.json"), []byte(`{"schema": "something/1"}`), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "found.json"), []byte(`{"schema": "safeqps-capacity/1", "status": "found", "safe_qps": 2, "confirmed": true}`), 0o600))
@@ -449,10 +515,14 @@ func TestWrongUseOfCapacityCommands(t *testing.T) {
 		"no script":          {[]string{"capacity", "--contract", "slo.yaml", "--out", "search"}, "--script"},
 		"missing contract":   {[]string{"capacity", "--script", "s.js", "--contract", "none.yaml", "--out", "search"}, "none.yaml"},
 		"tolerance":          {append(slices.Clone(search), "--tolerance", "5x%"), "--tolerance"},
-		"tolerance range":    {append(slices.Clone(search), "--tolerance", "0%"), "tolerance is 0"},
-		"range":              {append(slices.Clone(search), "--min", "5", "--max", "5"), "max is 5"},
-		"not a number":       {append(slices.Clone(search), "--min", "NaN"), "min is NaN"},
-		"cost without price": {append(slices.Clone(search), "--max-cost", "5"), "gpu_hour_price"},
+		"tolerance range":    {append(slices.Clone(search), "--tolerance", "0%"), "--tolerance is 0"},
+		"range":              {append(slices.Clone(search), "--min", "5", "--max", "5"), "--max is 5"},
+		"not a number":       {append(slices.Clone(search), "--min", "NaN"), "--min is NaN"},
+		"cost without price": {append(slices.Clone(search), "--max-cost", "5"), "--max-cost is set, and needs --gpu-hour-price"},
+		"idle wait":          {append(slices.Clone(search), "--idle-wait", "-1s"), "--idle-wait: got -1s, expected a time above 0"},
+		"time":               {append(slices.Clone(search), "--max-time", "-1s"), "--max-time: got -1s"},
+		"no probes":          {append(slices.Clone(search), "--max-probes", "0"), "--max-probes: got 0, expected 1 or more"},
+		"short for growth":   {[]string{"capacity", "--script", "s.js", "--contract", "growth.yaml", "--out", "search"}, "too short for queue_growth, which takes 21s"},
 		"arrival":            {append(slices.Clone(search), "--arrival", "sometimes"), "--arrival"},
 		"workload":           {append(slices.Clone(search), "--workload", "../up:A=1"), "--workload"},
 		"compare one":        {[]string{"compare", "a"}, "expected 2: A B"},
