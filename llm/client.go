@@ -70,7 +70,6 @@ func (c *client) prepare(api wire.API, value sobek.Value) (*prepared, error) {
 		return nil, fmt.Errorf("llm request: %w", err)
 	}
 
-	CountSend(c.module.vu.Context())
 	p := &prepared{
 		api: api, request: req, body: body, streamed: streamed, rpsLimit: state.RPSLimit,
 		tags: state.Tags.GetCurrentValues(), model: model, maxTokens: maxTokens(req.body), forced: forcedLength(req.body),
@@ -111,8 +110,15 @@ func (c *client) quietState(state *lib.State) *lib.State {
 	return &own
 }
 
-// attempt sends a prepared request once.
+// attempt sends a prepared request once. It is nil for one that was never sent, since the iteration ended while it waited for
+// its turn: nobody has seen such a request, and nothing counts it.
 func (c *client) attempt(ctx context.Context, p *prepared, number int) *Exchange {
+	if !waitForTurn(ctx, p.rpsLimit) {
+		c.warnOfUnsent(p.state)
+
+		return nil
+	}
+	CountSend(ctx)
 	own := p.tags.Tags.With("api", string(p.api))
 	if p.model != "" {
 		own = own.With("model", p.model)
@@ -130,12 +136,10 @@ func (c *client) attempt(ctx context.Context, p *prepared, number int) *Exchange
 	if number > 1 {
 		ex.Due = time.Time{} // the schedule is kept or missed by the first attempt
 	}
-	err := waitForTurn(ctx, p.rpsLimit)
 	c.announce(p, ex)
-	if err == nil {
-		err = c.exchange(ctx, p, ex, dec)
-	} else {
-		ex.Timeline.Sent = time.Now()
+	err := c.exchange(ctx, p, ex, dec)
+	if ex.Timeline.Sent.IsZero() {
+		ex.Timeline.Sent = time.Now() // k6 refused it before it could leave
 	}
 	ex.End = time.Now()
 	ex.InFlight = c.module.root.inFlight.Add(-1)
@@ -186,16 +190,28 @@ func withoutURL(err error) string {
 	return shortened(text)
 }
 
-// waitForTurn keeps k6's own limit on requests per second.
-func waitForTurn(ctx context.Context, limit *rate.Limiter) error {
+// waitForTurn keeps k6's own limit on requests per second. It is false where the iteration ended first. The limiter's own
+// Wait returns at once if the turn comes after the context's deadline; a VU would then go through its iterations as fast as
+// it can, and send nothing.
+func waitForTurn(ctx context.Context, limit *rate.Limiter) bool {
 	if limit == nil {
-		return nil
+		return true
 	}
-	if err := limit.Wait(ctx); err != nil {
-		return errTestEnds
+	turn := limit.Reserve()
+	if turn.OK() && wait(ctx, turn.Delay()) {
+		return true
 	}
+	turn.Cancel()
+	<-ctx.Done()
 
-	return nil
+	return false
+}
+
+func (c *client) warnOfUnsent(state *lib.State) {
+	if c.module.root.warnedOfUnsent.CompareAndSwap(false, true) {
+		state.Logger.Warn("llm: requests still waited for their turn under k6's option rps when their iterations ended: they were never " +
+			"sent, and no metric counts them. Raise rps, or offer fewer requests")
+	}
 }
 
 // announce tells k6 and the outputs that a request starts.

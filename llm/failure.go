@@ -29,6 +29,7 @@ var (
 	errIdle      = errors.New("no output came within idleTimeout")
 	errAbandoned = errors.New("the modelled user left (abortAfter)")
 	errTestEnds  = errors.New("the iteration was interrupted while the request was in flight")
+	errNeverSent = errors.New("the iteration ended before the request was sent")
 	errDrained   = errors.New("the connection stayed open after the answer had ended")
 )
 

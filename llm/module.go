@@ -21,6 +21,8 @@ type Module struct {
 	inFlight atomic.Int64  // requests being served, as this process sees
 	sequence atomic.Uint64 // numbers the requests of this process
 
+	warnedOfUnsent atomic.Bool
+
 	firstAttempts, retries atomic.Int64 // of clients that have a retry policy, for its budget
 }
 
@@ -105,6 +107,9 @@ func (c *client) do(api wire.API, body sobek.Value) (sobek.Value, error) {
 		return nil, err
 	}
 	ex := c.send(c.module.vu.Context(), p)
+	if ex == nil {
+		return nil, errNeverSent
+	}
 	if c.throws(p, ex) {
 		return nil, &RequestError{Type: ex.ErrorType, Message: ex.ErrorText}
 	}
@@ -125,6 +130,9 @@ func (c *client) doAsync(api wire.API, body sobek.Value) (*sobek.Promise, error)
 	go func() {
 		ex := c.send(ctx, p)
 		callback(func() error {
+			if ex == nil {
+				return reject(errNeverSent)
+			}
 			if c.throws(p, ex) {
 				return reject(&RequestError{Type: ex.ErrorType, Message: ex.ErrorText})
 			}

@@ -579,16 +579,60 @@ func TestK6OptionsAreHonoured(t *testing.T) {
 	require.Equal(t, "session=42", s.last().header.Get("Cookie"))
 	require.Equal(t, "a", s.last().header.Get("X-Tenant"))
 
-	t.Run("the limit on requests per second ends with the iteration", func(t *testing.T) {
+}
+
+// TestAnRPSLimitInventsNoFailures: a turn that comes after the iteration's end is waited for, and a request that never had one
+// is none. The limiter's own Wait refuses at once, and the VU would spin.
+func TestAnRPSLimitInventsNoFailures(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { write(w, delta("a"), finish, done) })
+	for name, call := range map[string]string{
+		"chat":      ask,
+		"asyncChat": "await " + strings.Replace(ask, "client.chat", "client.asyncChat", 1),
+		"a session": `new llm.Session(client).chat("hi")`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := newVU(t)
+			v.state.RPSLimit = rate.NewLimiter(rate.Every(time.Hour), 1)
+			var sends atomic.Int64
+			ctx, cancel := context.WithTimeout(WithSends(context.Background(), &sends), 150*time.Millisecond)
+			defer cancel()
+			v.rt.VU.CtxField = ctx
+			_, err := v.run(newClient(s, "") + call + ";" + call)
+			require.ErrorContains(t, err, "the iteration ended before the request was sent")
+			require.ErrorIs(t, ctx.Err(), context.DeadlineExceeded, "it was waited for as long as the iteration lasted")
+			require.EqualValues(t, 1, sends.Load())
+			seen := v.seen()
+			require.Equal(t, []float64{1}, values(seen["llm_requests"]))
+			require.Equal(t, []float64{1}, values(seen["llm_success"]))
+			require.Empty(t, seen["llm_errors"])
+			require.Equal(t, []float64{1, 0}, values(seen["llm_in_flight"]))
+			require.Len(t, v.log.AllEntries(), 1)
+			require.Contains(t, v.log.LastEntry().Message, "k6's option rps")
+		})
+	}
+
+	t.Run("a retry that has no turn leaves the first attempt's answer", func(t *testing.T) {
 		t.Parallel()
 		v := newVU(t)
 		v.state.RPSLimit = rate.NewLimiter(rate.Every(time.Hour), 1)
-		require.True(t, v.state.RPSLimit.Allow())
-		ctx, cancel := context.WithCancel(context.Background())
+		ctx, cancel := context.WithTimeout(context.Background(), 150*time.Millisecond)
+		defer cancel()
 		v.rt.VU.CtxField = ctx
-		cancel()
-		r := v.must(newClient(s, "") + "result = " + ask)
-		require.Equal(t, "interrupted", r["error"].(map[string]any)["type"])
+		r := v.must(newClient(serve(t, status(500, "no")), `retry: {max: 1, budget: 1, backoff: 1}`) + "result = " + ask)
+		require.Equal(t, "http_5xx", r["error"].(map[string]any)["type"])
+		require.EqualValues(t, 1, r["attempts"])
+		require.Empty(t, v.seen()["llm_retries"])
+	})
+
+	t.Run("a turn that comes is waited for", func(t *testing.T) {
+		t.Parallel()
+		v := newVU(t)
+		v.state.RPSLimit = rate.NewLimiter(rate.Every(20*time.Millisecond), 1)
+		v.must(newClient(s, "") + ask + ";" + ask + "; result = " + ask)
+		require.Equal(t, []float64{1, 1, 1}, values(v.seen()["llm_requests"]))
+		require.Empty(t, v.log.AllEntries())
 	})
 }
 

@@ -116,7 +116,7 @@ func (s *session) chat(input, more sobek.Value) (sobek.Value, error) {
 		return nil, errors.New("llm: requests can be sent in VU code only, not in the init context")
 	}
 	if s.turn > 0 && s.thinkTime > 0 && !wait(s.client.module.vu.Context(), s.thinkTime) {
-		return nil, errTestEnds
+		return nil, errNeverSent
 	}
 	s.turn++
 	for round := 1; ; round++ {
@@ -131,6 +131,9 @@ func (s *session) chat(input, more sobek.Value) (sobek.Value, error) {
 			p.tags.SetTag("round", strconv.Itoa(round))
 		}
 		ex := s.client.send(s.client.module.vu.Context(), p)
+		if ex == nil {
+			return nil, errNeverSent
+		}
 		if ex.Outcome != OutcomeOK {
 			return s.answer(p, ex, round)
 		}
