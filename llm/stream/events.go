@@ -95,10 +95,11 @@ func (s *plainScanner) next() (string, framing, error) {
 
 				continue
 			case pending[0] == ':':
-				if line := s.line(pending); line >= 0 {
-					if bytes.IndexByte(pending[:line], '\r') >= 0 {
-						return "", otherFraming, nil
-					}
+				line, other := s.line(pending)
+				if other {
+					return "", otherFraming, nil
+				}
+				if line >= 0 {
 					s.consume(line + 1)
 
 					continue
@@ -106,8 +107,12 @@ func (s *plainScanner) next() (string, framing, error) {
 			case !startsPlain(pending):
 				return "", otherFraming, nil
 			default:
-				if line := s.line(pending); line >= 0 && line+1 < len(pending) {
-					if pending[line+1] != '\n' || bytes.IndexByte(pending[:line], '\r') >= 0 {
+				line, other := s.line(pending)
+				if other {
+					return "", otherFraming, nil
+				}
+				if line >= 0 && line+1 < len(pending) {
+					if pending[line+1] != '\n' {
 						return "", otherFraming, nil
 					}
 					data := pending[len(prefix):line]
@@ -119,10 +124,6 @@ func (s *plainScanner) next() (string, framing, error) {
 			}
 		}
 		if err := s.fill(); err != nil {
-			if len(s.buf[s.start:s.end]) > 0 && bytes.IndexByte(s.buf[s.start:s.end], '\r') >= 0 {
-				return "", otherFraming, nil // a lone carriage return may end an event too
-			}
-
 			return "", plainEvent, err
 		}
 	}
@@ -137,18 +138,20 @@ func startsPlain(pending []byte) bool {
 	return prefix[:len(pending)] == string(pending)
 }
 
-// line is where the first line of what is pending ends; -1 where its end has not come.
-func (s *plainScanner) line(pending []byte) int {
+// line is where the first line of what is pending ends; -1 where its end has not come. other says that a carriage return has:
+// that may be an end of its own, and no line feed may ever follow.
+func (s *plainScanner) line(pending []byte) (end int, other bool) {
 	i := bytes.IndexByte(pending[s.scanned:], '\n')
 	if i < 0 {
+		other = bytes.IndexByte(pending[s.scanned:], '\r') >= 0
 		s.scanned = len(pending)
 
-		return -1
+		return -1, other
 	}
 	i += s.scanned
 	s.scanned = i
 
-	return i
+	return i, bytes.IndexByte(pending[:i], '\r') >= 0
 }
 
 func (s *plainScanner) consume(n int) {
