@@ -38,6 +38,7 @@ type call struct {
 	next     http.RoundTripper
 	vuCtx    context.Context //nolint:containedctx // ends the request when the iteration is interrupted
 	secret   http.Header     // set on the way out only, so that no debug output shows it
+	secrets  wire.Secrets    // what nothing may repeat of it
 	host     string          // the secret goes to this host alone, whatever redirects say
 	ex       *Exchange
 	dec      *wire.Decoder
@@ -222,10 +223,10 @@ func (c *call) consumeRefusal(resp *http.Response, body io.Reader) error {
 	data := explanation(resp.Header.Get("Content-Encoding"), body)
 	c.ex.Timeline.Finished(time.Now(), int64(len(data)))
 	if resp.StatusCode >= 300 && resp.StatusCode <= 399 && resp.StatusCode != http.StatusNotModified {
-		return noRedirect(resp.StatusCode, whyNotFollowed(resp))
+		return noRedirect(resp.StatusCode, c.whyNotFollowed(resp))
 	}
 
-	return wire.ErrorFromResponse(resp.StatusCode, data)
+	return wire.ErrorFromResponse(resp.StatusCode, data, c.secrets...)
 }
 
 // explanation is as much of a refusal's body as can be read.
@@ -251,14 +252,14 @@ func noRedirect(status int, why string) *wire.Error {
 }
 
 // whyNotFollowed says why k6 gave a redirect back. The query of where it leads is left out: it may hold a key.
-func whyNotFollowed(resp *http.Response) string {
+func (c *call) whyNotFollowed(resp *http.Response) string {
 	location := resp.Header.Get("Location")
 	if location == "" {
 		return "the redirect names no Location"
 	}
 	target, _, _ := strings.Cut(location, "?")
 
-	return fmt.Sprintf("the redirect to %s was not followed: more came than maxRedirects allows", shortened(target))
+	return fmt.Sprintf("the redirect to %s was not followed: more came than maxRedirects allows", shortened(c.secrets.Hide(target)))
 }
 
 // shortened bounds what an error repeats of a header.

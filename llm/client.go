@@ -132,6 +132,7 @@ func (c *client) attempt(ctx context.Context, p *prepared, number int) *Exchange
 		PromptTokensAsked: p.request.promptTokens, CompletionTokensAsked: p.maxTokens, ForcedLength: p.forced, runTags: p.runTags,
 	}
 	dec := wire.NewDecoder(p.api)
+	dec.Hide(c.options.secrets)
 	dec.ExpectVectors(p.inputs)
 	if number > 1 {
 		ex.Due = time.Time{} // the schedule is kept or missed by the first attempt
@@ -154,7 +155,7 @@ func (c *client) attempt(ctx context.Context, p *prepared, number int) *Exchange
 func (c *client) exchange(ctx context.Context, p *prepared, ex *Exchange, dec *wire.Decoder) error {
 	state := *p.state
 	out := &call{
-		next: state.Transport, vuCtx: ctx, host: c.options.baseURL.Host, secret: c.secretHeader(p.api),
+		next: state.Transport, vuCtx: ctx, host: c.options.baseURL.Host, secret: c.secretHeader(p.api), secrets: c.options.secrets,
 		ex: ex, dec: dec, idle: c.options.idleTimeout, abort: p.request.abortAfter,
 	}
 	state.Transport = out
@@ -173,7 +174,7 @@ func (c *client) exchange(ctx context.Context, p *prepared, ex *Exchange, dec *w
 		return out.err
 	}
 	if err != nil && ex.Status >= 300 && ex.Status <= 399 {
-		return noRedirect(ex.Status, "the redirect can not be followed: "+withoutURL(err))
+		return noRedirect(ex.Status, "the redirect can not be followed: "+shortened(c.options.secrets.Hide(withoutURL(err))))
 	}
 
 	return err
@@ -187,7 +188,7 @@ func withoutURL(err error) string {
 	}
 	text, _, _ := strings.Cut(err.Error(), "?") // a query may hold a key
 
-	return shortened(text)
+	return text
 }
 
 // waitForTurn keeps k6's own limit on requests per second. It is false where the iteration ended first. The limiter's own
@@ -286,21 +287,6 @@ func (c *client) secretHeader(api wire.API) http.Header {
 	return header
 }
 
-func (c *client) secrets() []string {
-	secrets := []string{c.options.apiKey}
-	for name, value := range c.options.headers {
-		switch strings.ToLower(name) {
-		case "authorization", "proxy-authorization", "x-api-key", "api-key", "cookie":
-			secrets = append(secrets, value)
-			if _, token, ok := strings.Cut(value, " "); ok {
-				secrets = append(secrets, token)
-			}
-		}
-	}
-
-	return secrets
-}
-
 // settle judges how the request ended, and turns it into samples.
 func (c *client) settle(p *prepared, ex *Exchange, err error) {
 	switch {
@@ -311,7 +297,7 @@ func (c *client) settle(p *prepared, ex *Exchange, err error) {
 		ex.CancelPhase = phaseOf(ex)
 	default:
 		why := classify(err, ex.Status != 0)
-		ex.Outcome, ex.ErrorType, ex.ErrorText = OutcomeFailed, why.kind, redact(why.text, c.secrets())
+		ex.Outcome, ex.ErrorType, ex.ErrorText = OutcomeFailed, why.kind, c.options.secrets.Hide(why.text)
 		if why.kind == errorInterrupted {
 			ex.CancelPhase = phaseOf(ex)
 		}
@@ -321,7 +307,7 @@ func (c *client) settle(p *prepared, ex *Exchange, err error) {
 		count = nil
 	}
 	// A server may quote the key anywhere; what it calls itself is kept in results.
-	ex.Message.ID, ex.Message.Model = redact(ex.Message.ID, c.secrets()), redact(ex.Message.Model, c.secrets())
+	ex.Message.ID, ex.Message.Model = c.options.secrets.Hide(ex.Message.ID), c.options.secrets.Hide(ex.Message.Model)
 	ex.countTokens(count, p.promptTextIf(count != nil && ex.Message.Usage.PromptTokens == nil))
 	ex.price(c.options.cost)
 	ex.judge(p.request.slo)

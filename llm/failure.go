@@ -85,17 +85,6 @@ func brokenBy(err error) string {
 	return err.Error()
 }
 
-// redact takes secrets out of a text that comes from elsewhere: servers like to quote the key they refuse.
-func redact(text string, secrets []string) string {
-	for _, secret := range secrets {
-		if len(secret) >= 4 {
-			text = strings.ReplaceAll(text, secret, "[redacted]")
-		}
-	}
-
-	return text
-}
-
 // RequestError is what a failed request throws where `throw` is set.
 type RequestError struct {
 	Type    wire.ErrorType

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -537,6 +538,74 @@ func TestTheKeyIsNowhere(t *testing.T) {
 	require.NotContains(t, everything.String(), key)
 }
 
+// TestNoPartOfAKeyIsLeft: neither of a key in a header of any service's, nor of one at which an error's text is cut.
+func TestNoPartOfAKeyIsLeft(t *testing.T) {
+	t.Parallel()
+	const key = "Qz7-" + "0123456789abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz0123456789"
+	for name, options := range map[string]string{
+		"apiKey":                    `apiKey: KEY`,
+		"Authorization":             `headers: {Authorization: "Bearer " + KEY}`,
+		"Authorization, of its own": `headers: {authorization: "Token " + KEY}`,
+		"x-goog-api-key":            `headers: {"x-goog-api-key": KEY}`,
+		"Ocp-Apim-Subscription-Key": `headers: {"Ocp-Apim-Subscription-Key": KEY}`,
+		"X-Auth-Token":              `headers: {"X-Auth-Token": KEY}`,
+		"CF-Access-Client-Secret":   `headers: {"CF-Access-Client-Secret": KEY}`,
+		"a cookie":                  `headers: {Cookie: "a=b; session=" + KEY}`,
+		"a bearer token by value":   `headers: {"X-Upstream": "Bearer " + KEY}`,
+	} {
+		options = strings.ReplaceAll(options, "KEY", strconv.Quote(key))
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			padded := strings.Repeat("x", 460) + " " + key
+			for kind, handle := range map[string]func(http.ResponseWriter, *http.Request){
+				"401":    status(401, `{"error":{"message":"`+padded+`"}}`),
+				"a page": status(403, "<html><title>"+padded+"</title></html>"),
+				"a text": status(500, padded),
+				"an excerpt": func(w http.ResponseWriter, _ *http.Request) {
+					write(w, "data: not JSON "+strings.Repeat("x", 90)+key+"\n\n")
+				},
+				"a stream": func(w http.ResponseWriter, _ *http.Request) {
+					write(w, `data: {"error":{"message":"`+padded+`"}}`+"\n\n")
+				},
+				"a body": func(w http.ResponseWriter, _ *http.Request) {
+					write(w, `{"choices":"`+strings.Repeat("x", 90)+key+`"}`)
+				},
+				"no redirect": func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Location", "/"+strings.Repeat("x", 180)+key)
+					w.WriteHeader(307)
+				},
+				"bad target": func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Location", "http://[::1"+strings.Repeat("x", 150)+key)
+					w.WriteHeader(307)
+				},
+				"no HTTP": func(w http.ResponseWriter, _ *http.Request) {
+					conn, _, err := w.(http.Hijacker).Hijack()
+					if err == nil {
+						_, _ = io.WriteString(conn, key+"\r\n\r\n")
+						_ = conn.Close()
+					}
+				},
+			} {
+				v := newVU(t)
+				r := v.must(newClient(serve(t, handle), options) + "result = " + ask)
+				require.Equal(t, false, r["ok"], kind)
+				require.NotContains(t, fmt.Sprint(r), "Qz7", kind)
+				for _, entry := range v.log.AllEntries() {
+					require.NotContains(t, entry.Message, "Qz7", kind)
+				}
+			}
+		})
+	}
+
+	t.Run("what is no credential is left", func(t *testing.T) {
+		t.Parallel()
+		v := newVU(t)
+		r := v.must(newClient(serve(t, status(400, "the tenant production-7 has no model llama-3")),
+			`headers: {"X-Tenant": "production-7", "X-Model": "llama-3"}`) + "result = " + ask)
+		require.Contains(t, fmt.Sprint(r["error"]), "the tenant production-7 has no model llama-3")
+	})
+}
+
 func TestAKeyThatIsQuotedAsAnIDIsRedacted(t *testing.T) {
 	t.Parallel()
 	const key = "sk-very-secret-1234"
@@ -578,7 +647,6 @@ func TestK6OptionsAreHonoured(t *testing.T) {
 	v.must(newClient(s, `headers: {"X-Tenant": "a"}`) + ask + "; result = " + ask)
 	require.Equal(t, "session=42", s.last().header.Get("Cookie"))
 	require.Equal(t, "a", s.last().header.Get("X-Tenant"))
-
 }
 
 // TestAnRPSLimitInventsNoFailures: a turn that comes after the iteration's end is waited for, and a request that never had one

@@ -29,6 +29,7 @@ type clientOptions struct {
 	model        string
 	models       *modelMix // nil: all requests ask for model
 	headers      map[string]string
+	secrets      wire.Secrets // of apiKey and headers: what nothing may repeat
 	timeout      time.Duration
 	idleTimeout  time.Duration // 0: silence is bounded by timeout alone
 	api          wire.API
@@ -282,6 +283,7 @@ func parseClientOptions(values map[string]any) (clientOptions, error) {
 	if err := checkHeaders(o, c.apiKey, c.headers); err != nil {
 		return c, err
 	}
+	c.secrets = secretsOf(c.apiKey, c.headers)
 	if d, ok, err := o.duration("timeout"); err != nil {
 		return c, err
 	} else if ok {
@@ -354,6 +356,15 @@ func checkHeaders(o *optionsOf, apiKey string, headers map[string]string) error 
 	}
 
 	return nil
+}
+
+func secretsOf(apiKey string, headers map[string]string) wire.Secrets {
+	header := http.Header{"Authorization": {apiKey}}
+	for name, value := range headers {
+		header[name] = append(header[name], value)
+	}
+
+	return wire.SecretsIn(header)
 }
 
 const baseURLForm = `an http or https URL such as "http://127.0.0.1:8000/v1"`

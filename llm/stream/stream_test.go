@@ -277,7 +277,9 @@ func TestStampsDoNotDependOnTheLineEnding(t *testing.T) {
 	}
 	lf, cr, crlf := ends("\n"), ends("\r"), ends("\r\n")
 	line := func(first, blank string) func(string) string { // the data line's end, and the blank line's
-		return func(text string) string { return strings.ReplaceAll(strings.ReplaceAll(text, "\n\n", "\x00"), "\x00", first+blank) }
+		return func(text string) string {
+			return strings.ReplaceAll(strings.ReplaceAll(text, "\n\n", "\x00"), "\x00", first+blank)
+		}
 	}
 	for name, framing := range map[string][4]func(string) string{
 		"LF": {lf, lf, lf, lf}, "CR": {cr, cr, cr, cr}, "CRLF": {crlf, crlf, crlf, crlf},
@@ -288,8 +290,10 @@ func TestStampsDoNotDependOnTheLineEnding(t *testing.T) {
 	} {
 		for _, before := range []string{"", ": hi\n\n", ": hi\n"} {
 			pieces := []piece{
-				{ms(100), framing[0](before + delta("a"))}, {ms(100), framing[1](delta("b"))},
-				{ms(100), framing[2](delta("c"))}, {ms(50), framing[3](finish + done)},
+				{ms(100), framing[0](before + delta("a"))},
+				{ms(100), framing[1](delta("b"))},
+				{ms(100), framing[2](delta("c"))},
+				{ms(50), framing[3](finish + done)},
 			}
 			tl, msg, err := read(t, &script{pieces: pieces}, stream.Options{})
 			require.NoError(t, err, "%s after %q", name, before)
