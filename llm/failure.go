@@ -1,6 +1,8 @@
 package llm
 
 import (
+	"compress/flate"
+	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -59,7 +61,7 @@ func classify(err error, answered bool) failure {
 		return failure{errorIdleTimeout, errIdle.Error()}
 	case errors.Is(err, errTestEnds), errors.Is(err, context.Canceled):
 		return failure{errorInterrupted, errTestEnds.Error()}
-	case errors.Is(err, stream.ErrEventTooLong):
+	case errors.Is(err, stream.ErrEventTooLong), isCorrupt(err):
 		return failure{wire.ErrDecode, err.Error()}
 	case errors.As(err, &dnsErr):
 		return failure{errorDNS, err.Error()}
@@ -75,6 +77,13 @@ func classify(err error, answered bool) failure {
 	default:
 		return failure{errorConnect, "the connection broke before an answer: " + brokenBy(err)}
 	}
+}
+
+// isCorrupt is true for a gzipped answer whose bytes are none of gzip's.
+func isCorrupt(err error) bool {
+	var corrupt flate.CorruptInputError
+
+	return errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.As(err, &corrupt)
 }
 
 func brokenBy(err error) string {

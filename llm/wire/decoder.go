@@ -117,8 +117,12 @@ func (d *Decoder) fail(err *Error) *Error {
 	return err
 }
 
-// Reject ends an answer that is none of the API's, and shows the beginning of it. The error is an [*Error].
+// Reject ends an answer that is none of the API's, and shows the beginning of it, if there is any. The error is an [*Error].
 func (d *Decoder) Reject(problem, data string) error {
+	if data == "" {
+		return d.fail(&Error{Type: ErrDecode, Message: problem})
+	}
+
 	return d.fail(decodeError(problem, plainMessage(strings.TrimSpace(data))))
 }
 
@@ -178,7 +182,7 @@ func (d *Decoder) Body(data []byte) error {
 	if d.err != nil {
 		return d.err
 	}
-	if err := d.body(string(data)); err != nil {
+	if err := d.body(strings.TrimPrefix(string(data), "\uFEFF")); err != nil {
 		return d.fail(err)
 	}
 	d.done = true
