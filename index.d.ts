@@ -138,6 +138,7 @@ declare module 'k6/x/llm' {
   export interface Timings {
     ttft: number | null;
     ttftText: number | null;
+    /** Of a whole answer, as E2E is. */
     tpot: number | null;
     e2e: number | null;
     scheduleDelay: number | null;
@@ -168,7 +169,7 @@ declare module 'k6/x/llm' {
     /** How many chunks carried output. */
     chunks: number;
     timings: Timings;
-    /** Whether the request met its SLO; null where none was set. */
+    /** Whether the request met its SLO; null where none was set, or the user left before a limit was broken. */
     goodput: boolean | null;
     cost: number | null;
     /** As the server says. */

@@ -30,19 +30,19 @@ type client struct {
 
 // prepared is a request that is ready to be sent: everything that needs the JavaScript runtime is done.
 type prepared struct {
-	api        wire.API
-	request    request
-	body       []byte
-	streamed   bool
-	state      *lib.State
-	rpsLimit   *rate.Limiter
-	tags       metrics.TagsAndMeta // the VU's, with the client's and the request's
-	runTags    *metrics.TagSet     // the run's alone, for what is the process's and not the request's
-	model      string
-	maxTokens  int
-	inputs     int  // of a request for embeddings; 0: not known
-	forced     bool // the body forces the answer to its asked length
-	promptText func() string
+	api       wire.API
+	request   request
+	body      []byte
+	streamed  bool
+	state     *lib.State
+	rpsLimit  *rate.Limiter
+	tags      metrics.TagsAndMeta // the VU's, with the client's and the request's
+	runTags   *metrics.TagSet     // the run's alone, for what is the process's and not the request's
+	model     string
+	maxTokens int
+	inputs    int  // of a request for embeddings; 0: not known
+	forced    bool // the body forces the answer to its asked length
+	prompt    func(count func(string) int) (tokens int, ok bool)
 }
 
 // prepare checks a request and builds its body. Its errors are wrong use, and are thrown.
@@ -73,8 +73,8 @@ func (c *client) prepare(api wire.API, value sobek.Value) (*prepared, error) {
 	p := &prepared{
 		api: api, request: req, body: body, streamed: streamed, rpsLimit: state.RPSLimit,
 		tags: state.Tags.GetCurrentValues(), model: model, maxTokens: maxTokens(req.body), forced: forcedLength(req.body),
-		promptText: func() string { return promptText(req.body) },
-		runTags:    c.module.rootTags.WithTagsFromMap(state.Options.RunTags),
+		prompt:  func(count func(string) int) (int, bool) { return promptTokens(req.body, count) },
+		runTags: c.module.rootTags.WithTagsFromMap(state.Options.RunTags),
 	}
 	if api == wire.Embeddings {
 		p.inputs = wire.Inputs(req.body)
@@ -308,7 +308,7 @@ func (c *client) settle(p *prepared, ex *Exchange, err error) {
 	}
 	// A server may quote the key anywhere; what it calls itself is kept in results.
 	ex.Message.ID, ex.Message.Model = c.options.secrets.Hide(ex.Message.ID), c.options.secrets.Hide(ex.Message.Model)
-	ex.countTokens(count, p.promptTextIf(count != nil && ex.Message.Usage.PromptTokens == nil))
+	ex.countTokens(count, func() (int, bool) { return p.prompt(count) })
 	ex.price(c.options.cost)
 	ex.judge(p.request.slo)
 
@@ -320,14 +320,6 @@ func (c *client) settle(p *prepared, ex *Exchange, err error) {
 		p.state.Logger.WithField("error_type", string(ex.ErrorType)).
 			WithField("status", ex.Status).Warn("LLM request failed: " + ex.ErrorText)
 	}
-}
-
-func (p *prepared) promptTextIf(wanted bool) string {
-	if !wanted {
-		return ""
-	}
-
-	return p.promptText()
 }
 
 func phaseOf(ex *Exchange) CancelPhase {
@@ -350,30 +342,4 @@ func maxTokens(body map[string]any) int {
 	}
 
 	return 0
-}
-
-// promptText gathers the text of a prompt, for counting its tokens.
-func promptText(body map[string]any) string {
-	var b strings.Builder
-	var gather func(v any)
-	gather = func(v any) {
-		switch v := v.(type) {
-		case string:
-			b.WriteString(v)
-			b.WriteByte('\n')
-		case []any:
-			for _, item := range v {
-				gather(item)
-			}
-		case map[string]any:
-			for _, name := range []string{"content", "text"} {
-				gather(v[name])
-			}
-		}
-	}
-	for _, name := range []string{"instructions", "system", "messages", "prompt", "input"} {
-		gather(body[name])
-	}
-
-	return b.String()
 }

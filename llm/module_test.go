@@ -17,6 +17,9 @@ import (
 	"go.k6.io/k6/metrics"
 	"golang.org/x/time/rate"
 	"gopkg.in/guregu/null.v3"
+
+	"github.com/safeqps/xk6-safeqps/llm/stream"
+	"github.com/safeqps/xk6-safeqps/llm/wire"
 )
 
 func TestAWholeAnswer(t *testing.T) {
@@ -302,6 +305,122 @@ func TestAbsentIsNotZero(t *testing.T) {
 		require.Equal(t, int64(2), r["usage"].(map[string]any)["completionTokens"])
 		require.NotNil(t, r["timings"].(map[string]any)["tpot"])
 	})
+}
+
+func TestPromptTokensAreThoseThatWereSent(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { write(w, delta("a"), finish, done) })
+	partly := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		write(w, delta("a"), finish, "data: {\"choices\":[],\"usage\":{\"completion_tokens\":1}}\n\n", done)
+	})
+	for call, want := range map[string]any{
+		`completions({prompt: "hello"})`:                                                                  int64(1),
+		`completions({prompt: ["hello", "hello world"]})`:                                                 int64(3),
+		`completions({prompt: [1, 2, 3]})`:                                                                int64(3),
+		`completions({prompt: [[1, 2, 3], [4]]})`:                                                         int64(4),
+		`completions({prompt: ""})`:                                                                       int64(0),
+		`completions({prompt_embeds: "AAAA"})`:                                                            nil,
+		`chat({messages: [{role: "user", content: "hello"}]})`:                                            int64(1),
+		`chat({messages: [{role: "system", content: "hello"}, {role: "user", content: "hello"}]})`:        int64(2),
+		`chat({messages: [{role: "user", content: [{type: "text", text: "hello"}, {type: "n", n: 7}]}]})`: int64(1),
+	} {
+		for _, server := range []*server{s, partly} {
+			r := newVU(t).must(newClient(server, `tokenizer: "cl100k_base"`) + `result = client.` + call)
+			require.Equal(t, want, r["usage"].(map[string]any)["promptTokens"], call)
+		}
+	}
+}
+
+// TestTimingsAgreeWithTheSamples: what has no sample is null.
+func TestTimingsAgreeWithTheSamples(t *testing.T) {
+	t.Parallel()
+	wait := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	for name, tt := range map[string]struct {
+		handle  func(http.ResponseWriter, *http.Request)
+		options string
+		request string
+	}{
+		"whole": {func(w http.ResponseWriter, _ *http.Request) {
+			write(w, delta("a"), delta("b"), finish, usageOf(1, 2), done)
+		}, "", ""},
+		"not streamed":   {status(200, `{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]}`), "", "stream: false"},
+		"an error event": {func(w http.ResponseWriter, _ *http.Request) { write(w, "data: {\"error\":\"x\"}\n\n") }, "", ""},
+		"error after text": {func(w http.ResponseWriter, _ *http.Request) {
+			write(w, delta("a"), delta("b"), "data: {\"error\":\"x\"}\n\n")
+		}, "", ""},
+		"truncated":         {func(w http.ResponseWriter, _ *http.Request) { write(w, delta("a"), delta("b")) }, "", ""},
+		"idle_timeout":      {func(w http.ResponseWriter, r *http.Request) { write(w, ": hi\n\n"); wait(w, r) }, "idleTimeout: 30", ""},
+		"timeout":           {func(w http.ResponseWriter, r *http.Request) { write(w, delta("a"), delta("b")); wait(w, r) }, "timeout: 60", ""},
+		"429":               {status(429, "slow down"), "", ""},
+		"left in prefill":   {func(w http.ResponseWriter, r *http.Request) { write(w, ": hi\n\n"); wait(w, r) }, "", "abortAfter: {ms: 40}"},
+		"left in decode":    {func(w http.ResponseWriter, r *http.Request) { write(w, delta("a"), delta("b")); wait(w, r) }, "", "abortAfter: {tokens: 2}"},
+		"left in the queue": {wait, "", "abortAfter: {ms: 40}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := newVU(t)
+			r := v.must(newClient(serve(t, tt.handle), `tokenizer: "cl100k_base",`+tt.options) +
+				`result = client.chat({messages: [], dueTime: Date.now(), ` + tt.request + `})`)
+			timings, seen := r["timings"].(map[string]any), v.seen()
+			for field, metric := range map[string]string{
+				"ttft": "llm_ttft", "ttftText": "llm_ttft_text", "tpot": "llm_tpot", "e2e": "llm_e2e", "scheduleDelay": "llm_schedule_delay",
+			} {
+				if timings[field] == nil {
+					require.Empty(t, seen[metric], field)
+				} else {
+					require.Equal(t, []float64{num(timings[field])}, values(seen[metric]), field)
+				}
+			}
+			require.Equal(t, timings["e2e"] != nil, r["ok"])
+			require.Len(t, timings["itl"], len(seen["llm_itl"]))
+		})
+	}
+}
+
+// TestALimitThatWasBrokenBeforeTheUserLeft counts against the service.
+func TestALimitThatWasBrokenBeforeTheUserLeft(t *testing.T) {
+	t.Parallel()
+	sent := time.Now()
+	at := func(after ...time.Duration) []time.Duration { return after }
+	const ms = time.Millisecond
+	for name, tt := range map[string]struct {
+		chunks []time.Duration // since the send
+		left   time.Duration
+		limit  string // of 50 ms
+		want   any
+	}{
+		"ttft kept":                       {at(40 * ms), 200 * ms, "ttft", nil},
+		"ttft broken by a chunk":          {at(60 * ms), 61 * ms, "ttft", false},
+		"ttft broken by silence":          {nil, 51 * ms, "ttft", false},
+		"ttft not broken yet":             {nil, 50 * ms, "ttft", nil},
+		"e2e broken in the queue":         {nil, 200 * ms, "e2e", false},
+		"e2e broken while tokens came":    {at(10*ms, 20*ms), 51 * ms, "e2e", false},
+		"e2e not broken yet":              {at(10*ms, 20*ms), 50 * ms, "e2e", nil},
+		"itl broken by a gap":             {at(10*ms, 160*ms, 161*ms), 165 * ms, "itl", false},
+		"itl broken by silence":           {at(10*ms, 20*ms), 75 * ms, "itl", false},
+		"itl kept":                        {at(10*ms, 60*ms), 70 * ms, "itl", nil},
+		"itl, and nothing came":           {nil, 500 * ms, "itl", nil},
+		"tpot, which the rest could mend": {at(10*ms, 400*ms), 401 * ms, "tpot", nil},
+	} {
+		limit := 50 * ms
+		s := map[string]slo{"ttft": {ttft: &limit}, "e2e": {e2e: &limit}, "itl": {itl: &limit}, "tpot": {tpot: &limit}}[tt.limit]
+		ex := &Exchange{Outcome: OutcomeCancelled, End: sent.Add(tt.left), Timeline: timelineOf(t, sent, tt.chunks)}
+		ex.judge(s)
+		require.Equal(t, tt.want, pointee(ex.Goodput), name)
+	}
+}
+
+// timelineOf reads an answer whose chunks come at the given times.
+func timelineOf(t *testing.T, sent time.Time, chunks []time.Duration) stream.Timeline {
+	t.Helper()
+	tl := stream.Timeline{Sent: sent}
+	now := sent
+	for _, at := range chunks {
+		now = sent.Add(at)
+		require.NoError(t, stream.Read(strings.NewReader(delta("a")), wire.NewDecoder(wire.Chat), &tl, stream.Options{Now: func() time.Time { return now }}))
+	}
+
+	return tl
 }
 
 func TestUnaryRequest(t *testing.T) {

@@ -82,7 +82,7 @@ func (m *moduleInstance) timings(ex *Exchange) sobek.Value {
 		field{"ttft", millis(tl.TTFT())},
 		field{"ttftText", millis(tl.TTFTText())},
 		field{"tpot", millis(ex.TPOT())},
-		field{"e2e", millis(tl.E2E())},
+		field{"e2e", millis(ex.E2E())},
 		field{"scheduleDelay", millis(ex.ScheduleDelay())},
 		field{"itl", gaps},
 	)
