@@ -165,6 +165,10 @@ func (c *client) exchange(ctx context.Context, p *prepared, ex *Exchange, dec *w
 	if err != nil {
 		return err
 	}
+	parsed.ResponseCallback = func(status int) bool {
+		// A user who leaves is no failure of the service, whatever had come by then.
+		return errors.Is(out.err, errAbandoned) || (status >= 200 && status < 400)
+	}
 
 	// The iteration's own context ends the request through the call. It is kept from k6's machinery, which would throw
 	// the http_req_* samples of an interrupted request away.
@@ -256,17 +260,16 @@ func (c *client) httpRequest(p *prepared, state *lib.State) (*httpext.ParsedHTTP
 	}
 
 	return &httpext.ParsedHTTPRequest{
-		URL:              &target,
-		Body:             bytes.NewBuffer(p.body),
-		Req:              req,
-		Timeout:          c.options.timeout,
-		Throw:            true, // k6 then leaves the error to us
-		ResponseType:     httpext.ResponseTypeNone,
-		ResponseCallback: func(status int) bool { return status >= 200 && status < 400 },
-		Redirects:        state.Options.MaxRedirects,
-		ActiveJar:        state.CookieJar,
-		Cookies:          cookies,
-		TagsAndMeta:      p.tags.Clone(),
+		URL:          &target,
+		Body:         bytes.NewBuffer(p.body),
+		Req:          req,
+		Timeout:      c.options.timeout,
+		Throw:        true, // k6 then leaves the error to us
+		ResponseType: httpext.ResponseTypeNone,
+		Redirects:    state.Options.MaxRedirects,
+		ActiveJar:    state.CookieJar,
+		Cookies:      cookies,
+		TagsAndMeta:  p.tags.Clone(),
 	}, nil
 }
 

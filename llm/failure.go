@@ -1,13 +1,13 @@
 package llm
 
 import (
+	"cmp"
 	"compress/flate"
 	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -74,8 +74,16 @@ func classify(err error, answered bool) failure {
 		return failure{errorTimeout, "no complete answer within timeout"}
 	case answered:
 		return failure{wire.ErrTruncated, "the answer broke off: " + brokenBy(err)}
-	default:
+	case strings.Contains(err.Error(), "readLoopPeekFailLocked: %!w(<nil>)"): // net/http's words for it
+		return failure{wire.ErrDecode, "the answer is not HTTP: the server spoke before it was asked"}
+	case strings.Contains(err.Error(), "malformed "):
+		_, problem, _ := strings.Cut(err.Error(), "connection broken: ")
+
+		return failure{wire.ErrDecode, "the answer is not HTTP: " + cmp.Or(problem, err.Error())}
+	case errors.As(err, &opErr), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return failure{errorConnect, "the connection broke before an answer: " + brokenBy(err)}
+	default:
+		return failure{errorConnect, err.Error()} // k6 refused to connect (blockHostnames, blacklistIPs), and says why
 	}
 }
 
@@ -92,14 +100,4 @@ func brokenBy(err error) string {
 	}
 
 	return err.Error()
-}
-
-// RequestError is what a failed request throws where `throw` is set.
-type RequestError struct {
-	Type    wire.ErrorType
-	Message string
-}
-
-func (e *RequestError) Error() string {
-	return fmt.Sprintf("llm request failed (%s): %s", e.Type, e.Message)
 }

@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.k6.io/k6/lib"
+	"go.k6.io/k6/lib/netext"
+	k6types "go.k6.io/k6/lib/types"
 	"go.k6.io/k6/metrics"
 	"golang.org/x/time/rate"
 	"gopkg.in/guregu/null.v3"
@@ -538,6 +541,7 @@ func TestAUserWhoLeaves(t *testing.T) {
 			if phase != "decode" {
 				require.Equal(t, false, r["goodput"], "it had broken its objective by then")
 			}
+			require.Equal(t, []float64{0}, values(v.seen()["http_req_failed"]), "no failure of the service")
 		})
 	}
 }
@@ -627,6 +631,103 @@ func TestThrow(t *testing.T) {
 	_, err = v.run(newClient(s, "") + `await client.asyncChat({messages: [{role: "user", content: "x"}]});`)
 	require.ErrorContains(t, err, "llm request failed (http_5xx)")
 	require.Len(t, v.seen()["llm_errors"], 1, "it is counted all the same")
+}
+
+// TestAThrownFailureCanBeRead the same way, however it was thrown.
+func TestAThrownFailureCanBeRead(t *testing.T) {
+	t.Parallel()
+	s := serve(t, status(429, "slow down"))
+	for name, call := range map[string]string{
+		"chat": ask, "asyncChat": "await " + strings.Replace(ask, "client.chat", "client.asyncChat", 1), "a session": `new llm.Session(client).chat("hi")`,
+	} {
+		r := newVU(t).must(newClient(s, "throw: true") + `try { ` + call + `; result = {}; } catch (e) {
+			result = {error: e instanceof Error, name: e.name, type: e.type, kind: typeof e.type, message: e.message, status: e.status, text: String(e)};
+		}`)
+		require.Equal(t, map[string]any{
+			"error": true, "name": "Error", "type": "http_429", "kind": "string", "status": int64(429),
+			"message": "llm request failed (http_429): http_429 (HTTP 429): slow down",
+			"text":    "Error: llm request failed (http_429): http_429 (HTTP 429): slow down",
+		}, r, name)
+	}
+}
+
+func TestClassesAreClasses(t *testing.T) {
+	t.Parallel()
+	r := newVU(t).must(`const client = new llm.Client({baseURL: "http://x"}), session = new llm.Session(client);
+		class Mine extends llm.Client {}
+		result = {same: llm.Client === llm.Client && llm.Client === named.Client && llm.Session === llm.Session && llm.image === llm.image,
+			client: client instanceof llm.Client, session: session instanceof llm.Session, neither: session instanceof llm.Client,
+			mine: new Mine({baseURL: "http://x"}) instanceof llm.Client, name: client.constructor.name}`)
+	require.Equal(t, map[string]any{"same": true, "client": true, "session": true, "neither": false, "mine": true, "name": "Client"}, r)
+	_, err := newVU(t).run(`llm.Client({baseURL: "http://x"})`)
+	require.EqualError(t, err, "TypeError: llm.Client is a class: use new llm.Client({…})")
+	_, err = newVU(t).run(`llm.Session(new llm.Client({baseURL: "http://x"}))`)
+	require.EqualError(t, err, "TypeError: llm.Session is a class: use new llm.Session(client, {…})")
+}
+
+// TestWhatAnswersIsNoHTTP: a port of another service is no connection that broke.
+func TestWhatAnswersIsNoHTTP(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"SSH-2.0-OpenSSH_9.6\r\n", "HTTP/1.1 abc\r\n\r\n", "220 mail\r\n", "HTTP/1.1 200 OK\r\nno header\r\n\r\n"} {
+		s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := w.(http.Hijacker).Hijack()
+			if err == nil {
+				_, _ = io.WriteString(conn, text)
+				_ = conn.Close()
+			}
+		})
+		kind, message, status := failedWith(t, s, "")
+		require.Equal(t, "decode", kind, message)
+		require.Contains(t, message, "the answer is not HTTP: malformed ")
+		require.Zero(t, status)
+	}
+}
+
+// A server that speaks first, as SSH's and mail's do, may be heard before the request has gone out: Go's transport then says so
+// in words of its own.
+func TestAServerThatSpeaksFirstIsNoHTTP(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(conn, "SSH-2.0-OpenSSH_9.6\r\n")
+			_, _ = io.Copy(io.Discard, conn)
+			_ = conn.Close()
+		}
+	}()
+	r := newVU(t).must(`result = new llm.Client({baseURL: "http://` + listener.Addr().String() + `", timeout: "5s"}).chat({messages: []})`)
+	require.Equal(t, "decode", r["error"].(map[string]any)["type"], r["error"])
+	require.NoError(t, listener.Close())
+	<-done
+	require.Equal(t, failure{"decode", "the answer is not HTTP: the server spoke before it was asked"},
+		classify(errors.New("net/http: HTTP/1.x transport connection broken: readLoopPeekFailLocked: %!w(<nil>)"), false))
+}
+
+func TestWhatK6BlocksSaysSo(t *testing.T) {
+	t.Parallel()
+	v := newVU(t)
+	dialer := netext.NewDialer(net.Dialer{}, nil)
+	network, err := k6types.NewNullHostnameTrie([]string{"*.blocked.test"})
+	require.NoError(t, err)
+	dialer.BlockedHostnames = network.Trie
+	_, loopback, err := net.ParseCIDR("127.0.0.0/8")
+	require.NoError(t, err)
+	dialer.Blacklist = []*lib.IPNet{{IPNet: *loopback}}
+	v.state.Transport = &http.Transport{DialContext: dialer.DialContext}
+	for url, want := range map[string]string{
+		"http://a.blocked.test": "hostname (a.blocked.test) is in a blocked pattern (*.blocked.test)",
+		"http://127.0.0.1:9":    "IP (127.0.0.1) is in a blacklisted range (127.0.0.0/8)",
+	} {
+		r := v.must(`result = new llm.Client({baseURL: "` + url + `"}).chat({messages: []})`)
+		require.Equal(t, map[string]any{"type": "connect", "message": want}, r["error"])
+	}
 }
 
 func TestTheKeyIsNowhere(t *testing.T) {

@@ -1,9 +1,11 @@
 package llm
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/grafana/sobek"
+	"go.k6.io/k6/js/common"
 	"go.k6.io/k6/metrics"
 
 	"github.com/safeqps/xk6-safeqps/llm/wire"
@@ -47,6 +49,22 @@ func (m *moduleInstance) response(ex *Exchange) sobek.Value {
 		field{"requestId", requestID},
 		field{"model", orNull(msg.Model)},
 	)
+}
+
+// failure is what a failed request throws where `throw` is set: an Error with the type and the status of the response that
+// would have been returned. It must run on the VU's own goroutine.
+func (m *moduleInstance) failure(ex *Exchange) *sobek.Object {
+	rt := m.vu.Runtime()
+	text := rt.ToValue(fmt.Sprintf("llm request failed (%s): %s", ex.ErrorType, ex.ErrorText))
+	failure, err := rt.New(rt.GlobalObject().Get("Error"), text)
+	if err != nil {
+		common.Throw(rt, err)
+	}
+	// Setting a data property of a fresh, extensible object can not fail.
+	_ = failure.Set("type", string(ex.ErrorType))
+	_ = failure.Set("status", ex.Status)
+
+	return failure
 }
 
 func (m *moduleInstance) toolCall(call wire.ToolCall) sobek.Value {

@@ -35,6 +35,7 @@ const clientKey = "__client"
 // newSession is the constructor `new llm.Session(client, {system, thinkTime, tags})`.
 func (m *moduleInstance) newSession(call sobek.ConstructorCall) *sobek.Object {
 	rt := m.vu.Runtime()
+	m.mustBeNew(m.sessionClass, call, "Session(client, {…})")
 	s, err := m.parseSession(call.Argument(0), call.Argument(1))
 	if err != nil {
 		common.Throw(rt, err)
@@ -185,7 +186,7 @@ func (s *session) keep(turn, back []any, calls []wire.ToolCall) {
 // answer is what the script gets of a turn: its last response, and how many rounds it took.
 func (s *session) answer(p *prepared, ex *Exchange, rounds int) (sobek.Value, error) {
 	if s.client.throws(p, ex) {
-		return nil, &RequestError{Type: ex.ErrorType, Message: ex.ErrorText}
+		panic(s.client.module.failure(ex))
 	}
 	response := s.client.module.response(ex)
 	if o, ok := response.(*sobek.Object); ok {
