@@ -69,7 +69,12 @@ func (c *client) prepare(api wire.API, value sobek.Value) (*prepared, error) {
 	if err != nil {
 		return nil, fmt.Errorf("llm request: %w", err)
 	}
-
+	if !streamed && req.abortAfter != nil && req.abortAfter.tokens > 0 {
+		return nil, &OptionError{
+			What: "llm request", Option: "abortAfter", Found: "tokens in a request that is not streamed",
+			Expected: `an object such as {"ms": 1500}: its tokens all come at once`,
+		}
+	}
 	p := &prepared{
 		api: api, request: req, body: body, streamed: streamed, rpsLimit: state.RPSLimit,
 		tags: state.Tags.GetCurrentValues(), model: model, maxTokens: maxTokens(req.body), forced: forcedLength(req.body),
