@@ -792,11 +792,11 @@ func TestNoPartOfAKeyIsLeft(t *testing.T) {
 				},
 				"no redirect": func(w http.ResponseWriter, _ *http.Request) {
 					w.Header().Set("Location", "/"+strings.Repeat("x", 180)+key)
-					w.WriteHeader(307)
+					w.WriteHeader(http.StatusTemporaryRedirect)
 				},
 				"bad target": func(w http.ResponseWriter, _ *http.Request) {
 					w.Header().Set("Location", "http://[::1"+strings.Repeat("x", 150)+key)
-					w.WriteHeader(307)
+					w.WriteHeader(http.StatusTemporaryRedirect)
 				},
 				"no HTTP": func(w http.ResponseWriter, _ *http.Request) {
 					conn, _, err := w.(http.Hijacker).Hijack()
