@@ -39,7 +39,7 @@ func newSim(env environment) *cobra.Command {
 			}
 			server, err := llmtest.NewServer(cfg)
 			if err != nil {
-				return wrongUse(errors.New(inFlags(err.Error(), cmd.Flags())))
+				return wrongUse(errors.New(inFlags(strings.ReplaceAll(err.Error(), "in Engine: ", ""), cmd.Flags())))
 			}
 			ctx, stop := untilInterrupted(cmd.Context())
 			defer stop()
