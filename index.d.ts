@@ -37,7 +37,7 @@ declare module 'k6/x/llm' {
     /** How often one request is tried again, 1 to 10. */
     max: number;
     /** Which failures. Default: http_429, http_5xx and connect. */
-    on?: ErrorType[];
+    on?: ('http_429' | 'http_5xx' | 'connect' | 'timeout' | 'idle_timeout' | 'stream_truncated' | 'stream_error')[];
     /** The pause before the first retry; it doubles, with jitter. A server's Retry-After is kept. Default: 500 ms. */
     backoff?: Duration;
     /** Retries as a share of first attempts in this process, 0 to 1. Default: 0.1. */
@@ -76,7 +76,7 @@ declare module 'k6/x/llm' {
     includeUsage?: boolean;
     /** Try failed requests again. Default: never. */
     retry?: Retry;
-    /** Throw where a request fails. Default: false, a failed request returns with `ok: false`. */
+    /** Throw a RequestError where a request fails. Default: false, a failed request returns with `ok: false`. */
     throw?: boolean;
   }
 
@@ -114,6 +114,13 @@ declare module 'k6/x/llm' {
     | 'dns' | 'connect' | 'tls' | 'timeout' | 'idle_timeout' | 'http_4xx' | 'http_429' | 'http_5xx'
     | 'stream_truncated' | 'stream_error' | 'decode' | 'context_length' | 'interrupted';
 
+  /** What a failed request throws where `throw` is set. */
+  export interface RequestError extends Error {
+    type: ErrorType;
+    /** HTTP status, 0 where none came. */
+    status: number;
+  }
+
   export interface ToolCall {
     id: string;
     name: string;
@@ -138,6 +145,7 @@ declare module 'k6/x/llm' {
   export interface Timings {
     ttft: number | null;
     ttftText: number | null;
+    /** Of a whole answer, as E2E is. */
     tpot: number | null;
     e2e: number | null;
     scheduleDelay: number | null;
@@ -168,7 +176,7 @@ declare module 'k6/x/llm' {
     /** How many chunks carried output. */
     chunks: number;
     timings: Timings;
-    /** Whether the request met its SLO; null where none was set. */
+    /** Whether the request met its SLO; null where none was set, or the user left before a limit was broken. */
     goodput: boolean | null;
     cost: number | null;
     /** As the server says. */

@@ -1,11 +1,15 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/safeqps/xk6-safeqps/llm/llmtest"
 )
@@ -29,17 +33,18 @@ func newSim(env environment) *cobra.Command {
 			"  k6 x llm sim --listen 127.0.0.1:9000 --speed 10",
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, _, err := net.SplitHostPort(listen); err != nil {
-				return wrongUse(fmt.Errorf("--listen: got %q, expected host:port such as 127.0.0.1:8000", listen))
+			address, err := listenAddress(listen)
+			if err != nil {
+				return wrongUse(err)
 			}
 			server, err := llmtest.NewServer(cfg)
 			if err != nil {
-				return wrongUse(err)
+				return wrongUse(errors.New(inFlags(strings.ReplaceAll(err.Error(), "in Engine: ", ""), cmd.Flags())))
 			}
 			ctx, stop := untilInterrupted(cmd.Context())
 			defer stop()
 			var lc net.ListenConfig
-			listener, err := lc.Listen(ctx, "tcp", listen)
+			listener, err := lc.Listen(ctx, "tcp", address)
 			if err != nil {
 				server.Close()
 
@@ -56,7 +61,7 @@ func newSim(env environment) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&listen, "listen", listen, "address to serve on; name one explicitly to be reached from other machines")
+	flags.StringVar(&listen, "listen", listen, "address to serve on; 0.0.0.0:8000 to be reached from other machines")
 	flags.StringVar(&cfg.Model, "model", cfg.Model, "name of the model that is served")
 	flags.Float64Var(&cfg.Speed, "speed", cfg.Speed, "engine seconds in one second of the clock")
 	flags.Uint64Var(&cfg.Engine.Seed, "seed", cfg.Engine.Seed, "decides everything that is random")
@@ -86,4 +91,31 @@ func newSim(env environment) *cobra.Command {
 	flags.IntVar(&cfg.KeepTruth, "keep-truth", 0, "keep the true times of so many answers: GET /sim/requests/{id}")
 
 	return cmd
+}
+
+// listenAddress is where to listen. An address without a host is this machine's own: all interfaces want to be asked for.
+func listenAddress(given string) (string, error) {
+	host, port, err := net.SplitHostPort(given)
+	if err != nil {
+		return "", fmt.Errorf("--listen: got %q, expected host:port such as 127.0.0.1:8000", given)
+	}
+
+	return net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port), nil
+}
+
+var (
+	fieldName = regexp.MustCompile(`[A-Z][A-Za-z]+`)
+	humps     = regexp.MustCompile(`([a-z])([A-Z])`)
+)
+
+// inFlags names the fields of a configuration by the flags that set them.
+func inFlags(problem string, flags *pflag.FlagSet) string {
+	return fieldName.ReplaceAllStringFunc(problem, func(field string) string {
+		flag := strings.ToLower(humps.ReplaceAllString(field, "$1-$2"))
+		if flags.Lookup(flag) == nil {
+			return field
+		}
+
+		return "--" + flag
+	})
 }

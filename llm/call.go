@@ -1,7 +1,7 @@
 package llm
 
 import (
-	"bytes"
+	"bufio"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -38,6 +38,7 @@ type call struct {
 	next     http.RoundTripper
 	vuCtx    context.Context //nolint:containedctx // ends the request when the iteration is interrupted
 	secret   http.Header     // set on the way out only, so that no debug output shows it
+	secrets  wire.Secrets    // what nothing may repeat of it
 	host     string          // the secret goes to this host alone, whatever redirects say
 	ex       *Exchange
 	dec      *wire.Decoder
@@ -187,28 +188,68 @@ func (c *call) consume(resp *http.Response, body io.Reader) error {
 	if err != nil {
 		return err
 	}
-	isStream, body := isEventStream(resp, body)
-	if !isStream {
-		return c.consumeWhole(body, unwrap)
+	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	declared := err == nil && kind == "text/event-stream"
+	if err == nil && (kind == "application/json" || strings.HasSuffix(kind, "+json")) {
+		err = c.consumeWhole(body, unwrap)
+	} else {
+		err = stream.Read(body, c.dec, &c.ex.Timeline, stream.Options{OnEvent: c.onEvent(), Unwrap: unwrap, Whole: c.whole})
 	}
-
-	return stream.Read(body, c.dec, &c.ex.Timeline, stream.Options{OnEvent: c.onEvent(), Unwrap: unwrap})
+	var (
+		none    *stream.NoEventsError
+		notGzip *notGzipError
+	)
+	switch {
+	case errors.As(err, &notGzip):
+		return c.dec.Reject("the answer has the content encoding gzip and is not gzipped", notGzip.head)
+	case errors.As(err, &none):
+		return c.dec.Reject("the answer is neither a stream of events nor JSON", none.Head)
+	case err == nil && c.ex.Timeline.Bytes() == 0 && (!declared || resp.StatusCode != http.StatusOK):
+		return c.dec.Reject(fmt.Sprintf("HTTP %d without an answer", resp.StatusCode), "")
+	default:
+		return err
+	}
 }
 
 func (c *call) consumeWhole(body io.Reader, unwrap func(io.Reader) (io.Reader, error)) error {
+	counted := &countedReader{r: body}
+	body = counted
 	if unwrap != nil {
 		var err error
 		if body, err = unwrap(body); err != nil {
+			c.ex.Timeline.Finished(time.Now(), counted.n)
+
 			return fmt.Errorf("decompressing the answer: %w", err)
 		}
 	}
+	err := c.whole(body)
+	c.ex.Timeline.Finished(time.Now(), counted.n)
+
+	return err
+}
+
+type countedReader struct {
+	r io.Reader
+	n int64
+}
+
+func (c *countedReader) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+
+	return n, err //nolint:wrapcheck // an io.Reader passes io.EOF through
+}
+
+// whole takes an answer that is no stream.
+func (c *call) whole(body io.Reader) error {
 	data, err := io.ReadAll(io.LimitReader(body, maxBodyBytes+1))
-	c.ex.Timeline.Finished(time.Now(), int64(len(data)))
 	switch {
 	case err != nil:
 		return fmt.Errorf("reading the answer: %w", err)
 	case len(data) > maxBodyBytes:
 		return &wire.Error{Type: wire.ErrDecode, Message: fmt.Sprintf("the answer is larger than %d bytes", maxBodyBytes)}
+	case len(data) == 0:
+		return nil
 	}
 
 	return c.dec.Body(data)
@@ -222,10 +263,10 @@ func (c *call) consumeRefusal(resp *http.Response, body io.Reader) error {
 	data := explanation(resp.Header.Get("Content-Encoding"), body)
 	c.ex.Timeline.Finished(time.Now(), int64(len(data)))
 	if resp.StatusCode >= 300 && resp.StatusCode <= 399 && resp.StatusCode != http.StatusNotModified {
-		return noRedirect(resp.StatusCode, whyNotFollowed(resp))
+		return noRedirect(resp.StatusCode, c.whyNotFollowed(resp))
 	}
 
-	return wire.ErrorFromResponse(resp.StatusCode, data)
+	return wire.ErrorFromResponse(resp.StatusCode, data, c.secrets...)
 }
 
 // explanation is as much of a refusal's body as can be read.
@@ -251,14 +292,14 @@ func noRedirect(status int, why string) *wire.Error {
 }
 
 // whyNotFollowed says why k6 gave a redirect back. The query of where it leads is left out: it may hold a key.
-func whyNotFollowed(resp *http.Response) string {
+func (c *call) whyNotFollowed(resp *http.Response) string {
 	location := resp.Header.Get("Location")
 	if location == "" {
 		return "the redirect names no Location"
 	}
 	target, _, _ := strings.Cut(location, "?")
 
-	return fmt.Sprintf("the redirect to %s was not followed: more came than maxRedirects allows", shortened(target))
+	return fmt.Sprintf("the redirect to %s was not followed: more came than maxRedirects allows", shortened(c.secrets.Hide(target)))
 }
 
 // shortened bounds what an error repeats of a header.
@@ -295,36 +336,6 @@ func (c *call) onEvent() func(time.Time, wire.Delta) bool {
 	}
 }
 
-// isEventStream tells a stream from a whole answer: by the content type, and where that says nothing, by the first byte.
-func isEventStream(resp *http.Response, body io.Reader) (bool, io.Reader) {
-	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	switch {
-	case err == nil && kind == "text/event-stream":
-		return true, body
-	case err == nil && (kind == "application/json" || strings.HasSuffix(kind, "+json")):
-		return false, body
-	}
-	first := make([]byte, 1)
-	n, err := body.Read(first)
-	rest := io.MultiReader(bytes.NewReader(first[:n]), &failingReader{body, err})
-
-	return n == 0 || (first[0] != '{' && first[0] != '['), rest
-}
-
-// failingReader reads on where a first read had stopped: with that read's error, if it had one.
-type failingReader struct {
-	r   io.Reader
-	err error
-}
-
-func (f *failingReader) Read(p []byte) (int, error) {
-	if f.err != nil {
-		return 0, f.err
-	}
-
-	return f.r.Read(p) //nolint:wrapcheck // an io.Reader passes io.EOF through
-}
-
 // decompressor undoes a content encoding. We ask for none (`Accept-Encoding: identity`), since a compressor holds tokens
 // back; a server that compresses all the same is understood where the encoding is gzip.
 func decompressor(encoding string) (func(io.Reader) (io.Reader, error), error) {
@@ -332,11 +343,27 @@ func decompressor(encoding string) (func(io.Reader) (io.Reader, error), error) {
 	case "", "identity":
 		return nil, nil //nolint:nilnil // nothing to undo
 	case "gzip", "x-gzip":
-		return func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) }, nil
+		return gunzip, nil
 	default:
 		return nil, &wire.Error{
 			Type:    wire.ErrDecode,
 			Message: fmt.Sprintf("the answer has the content encoding %q, although identity was asked for", encoding),
 		}
 	}
+}
+
+// notGzipError is a body that says it is gzipped, and is not.
+type notGzipError struct{ head string }
+
+func (e *notGzipError) Error() string { return "it is not gzipped" }
+
+func gunzip(r io.Reader) (io.Reader, error) {
+	buffered := bufio.NewReader(r)
+	if magic, err := buffered.Peek(2); err == nil && (magic[0] != 0x1f || magic[1] != 0x8b) {
+		head, _ := buffered.Peek(buffered.Buffered()) //nolint:errcheck // what is buffered can be looked at
+
+		return nil, &notGzipError{string(head)}
+	}
+
+	return gzip.NewReader(buffered) //nolint:wrapcheck // the caller says what it was for
 }

@@ -30,19 +30,19 @@ type client struct {
 
 // prepared is a request that is ready to be sent: everything that needs the JavaScript runtime is done.
 type prepared struct {
-	api        wire.API
-	request    request
-	body       []byte
-	streamed   bool
-	state      *lib.State
-	rpsLimit   *rate.Limiter
-	tags       metrics.TagsAndMeta // the VU's, with the client's and the request's
-	runTags    *metrics.TagSet     // the run's alone, for what is the process's and not the request's
-	model      string
-	maxTokens  int
-	inputs     int  // of a request for embeddings; 0: not known
-	forced     bool // the body forces the answer to its asked length
-	promptText func() string
+	api       wire.API
+	request   request
+	body      []byte
+	streamed  bool
+	state     *lib.State
+	rpsLimit  *rate.Limiter
+	tags      metrics.TagsAndMeta // the VU's, with the client's and the request's
+	runTags   *metrics.TagSet     // the run's alone, for what is the process's and not the request's
+	model     string
+	maxTokens int
+	inputs    int  // of a request for embeddings; 0: not known
+	forced    bool // the body forces the answer to its asked length
+	prompt    func(count func(string) int) (tokens int, ok bool)
 }
 
 // prepare checks a request and builds its body. Its errors are wrong use, and are thrown.
@@ -69,13 +69,17 @@ func (c *client) prepare(api wire.API, value sobek.Value) (*prepared, error) {
 	if err != nil {
 		return nil, fmt.Errorf("llm request: %w", err)
 	}
-
-	CountSend(c.module.vu.Context())
+	if !streamed && req.abortAfter != nil && req.abortAfter.tokens > 0 {
+		return nil, &OptionError{
+			What: "llm request", Option: "abortAfter", Found: "tokens in a request that is not streamed",
+			Expected: `an object such as {"ms": 1500}: its tokens all come at once`,
+		}
+	}
 	p := &prepared{
 		api: api, request: req, body: body, streamed: streamed, rpsLimit: state.RPSLimit,
 		tags: state.Tags.GetCurrentValues(), model: model, maxTokens: maxTokens(req.body), forced: forcedLength(req.body),
-		promptText: func() string { return promptText(req.body) },
-		runTags:    c.module.rootTags.WithTagsFromMap(state.Options.RunTags),
+		prompt:  func(count func(string) int) (int, bool) { return promptTokens(req.body, count) },
+		runTags: c.module.rootTags.WithTagsFromMap(state.Options.RunTags),
 	}
 	if api == wire.Embeddings {
 		p.inputs = wire.Inputs(req.body)
@@ -111,8 +115,15 @@ func (c *client) quietState(state *lib.State) *lib.State {
 	return &own
 }
 
-// attempt sends a prepared request once.
+// attempt sends a prepared request once. It is nil for one that was never sent, since the iteration ended while it waited for
+// its turn: nobody has seen such a request, and nothing counts it.
 func (c *client) attempt(ctx context.Context, p *prepared, number int) *Exchange {
+	if !waitForTurn(ctx, p.rpsLimit) {
+		c.warnOfUnsent(p.state)
+
+		return nil
+	}
+	CountSend(ctx)
 	own := p.tags.Tags.With("api", string(p.api))
 	if p.model != "" {
 		own = own.With("model", p.model)
@@ -126,16 +137,15 @@ func (c *client) attempt(ctx context.Context, p *prepared, number int) *Exchange
 		PromptTokensAsked: p.request.promptTokens, CompletionTokensAsked: p.maxTokens, ForcedLength: p.forced, runTags: p.runTags,
 	}
 	dec := wire.NewDecoder(p.api)
+	dec.Hide(c.options.secrets)
 	dec.ExpectVectors(p.inputs)
 	if number > 1 {
 		ex.Due = time.Time{} // the schedule is kept or missed by the first attempt
 	}
-	err := waitForTurn(ctx, p.rpsLimit)
 	c.announce(p, ex)
-	if err == nil {
-		err = c.exchange(ctx, p, ex, dec)
-	} else {
-		ex.Timeline.Sent = time.Now()
+	err := c.exchange(ctx, p, ex, dec)
+	if ex.Timeline.Sent.IsZero() {
+		ex.Timeline.Sent = time.Now() // k6 refused it before it could leave
 	}
 	ex.End = time.Now()
 	ex.InFlight = c.module.root.inFlight.Add(-1)
@@ -150,7 +160,7 @@ func (c *client) attempt(ctx context.Context, p *prepared, number int) *Exchange
 func (c *client) exchange(ctx context.Context, p *prepared, ex *Exchange, dec *wire.Decoder) error {
 	state := *p.state
 	out := &call{
-		next: state.Transport, vuCtx: ctx, host: c.options.baseURL.Host, secret: c.secretHeader(p.api),
+		next: state.Transport, vuCtx: ctx, host: c.options.baseURL.Host, secret: c.secretHeader(p.api), secrets: c.options.secrets,
 		ex: ex, dec: dec, idle: c.options.idleTimeout, abort: p.request.abortAfter,
 	}
 	state.Transport = out
@@ -159,6 +169,10 @@ func (c *client) exchange(ctx context.Context, p *prepared, ex *Exchange, dec *w
 	parsed, err := c.httpRequest(p, &state)
 	if err != nil {
 		return err
+	}
+	parsed.ResponseCallback = func(status int) bool {
+		// A user who leaves is no failure of the service, whatever had come by then.
+		return errors.Is(out.err, errAbandoned) || (status >= 200 && status < 400)
 	}
 
 	// The iteration's own context ends the request through the call. It is kept from k6's machinery, which would throw
@@ -169,7 +183,7 @@ func (c *client) exchange(ctx context.Context, p *prepared, ex *Exchange, dec *w
 		return out.err
 	}
 	if err != nil && ex.Status >= 300 && ex.Status <= 399 {
-		return noRedirect(ex.Status, "the redirect can not be followed: "+withoutURL(err))
+		return noRedirect(ex.Status, "the redirect can not be followed: "+shortened(c.options.secrets.Hide(withoutURL(err))))
 	}
 
 	return err
@@ -183,19 +197,31 @@ func withoutURL(err error) string {
 	}
 	text, _, _ := strings.Cut(err.Error(), "?") // a query may hold a key
 
-	return shortened(text)
+	return text
 }
 
-// waitForTurn keeps k6's own limit on requests per second.
-func waitForTurn(ctx context.Context, limit *rate.Limiter) error {
+// waitForTurn keeps k6's own limit on requests per second. It is false where the iteration ended first. The limiter's own
+// Wait returns at once if the turn comes after the context's deadline; a VU would then go through its iterations as fast as
+// it can, and send nothing.
+func waitForTurn(ctx context.Context, limit *rate.Limiter) bool {
 	if limit == nil {
-		return nil
+		return true
 	}
-	if err := limit.Wait(ctx); err != nil {
-		return errTestEnds
+	turn := limit.Reserve()
+	if turn.OK() && wait(ctx, turn.Delay()) {
+		return true
 	}
+	turn.Cancel()
+	<-ctx.Done()
 
-	return nil
+	return false
+}
+
+func (c *client) warnOfUnsent(state *lib.State) {
+	if c.module.root.warnedOfUnsent.CompareAndSwap(false, true) {
+		state.Logger.Warn("llm: requests still waited for their turn under k6's option rps when their iterations ended: they were never " +
+			"sent, and no metric counts them. Raise rps, or offer fewer requests")
+	}
 }
 
 // announce tells k6 and the outputs that a request starts.
@@ -239,17 +265,16 @@ func (c *client) httpRequest(p *prepared, state *lib.State) (*httpext.ParsedHTTP
 	}
 
 	return &httpext.ParsedHTTPRequest{
-		URL:              &target,
-		Body:             bytes.NewBuffer(p.body),
-		Req:              req,
-		Timeout:          c.options.timeout,
-		Throw:            true, // k6 then leaves the error to us
-		ResponseType:     httpext.ResponseTypeNone,
-		ResponseCallback: func(status int) bool { return status >= 200 && status < 400 },
-		Redirects:        state.Options.MaxRedirects,
-		ActiveJar:        state.CookieJar,
-		Cookies:          cookies,
-		TagsAndMeta:      p.tags.Clone(),
+		URL:          &target,
+		Body:         bytes.NewBuffer(p.body),
+		Req:          req,
+		Timeout:      c.options.timeout,
+		Throw:        true, // k6 then leaves the error to us
+		ResponseType: httpext.ResponseTypeNone,
+		Redirects:    state.Options.MaxRedirects,
+		ActiveJar:    state.CookieJar,
+		Cookies:      cookies,
+		TagsAndMeta:  p.tags.Clone(),
 	}, nil
 }
 
@@ -270,21 +295,6 @@ func (c *client) secretHeader(api wire.API) http.Header {
 	return header
 }
 
-func (c *client) secrets() []string {
-	secrets := []string{c.options.apiKey}
-	for name, value := range c.options.headers {
-		switch strings.ToLower(name) {
-		case "authorization", "proxy-authorization", "x-api-key", "api-key", "cookie":
-			secrets = append(secrets, value)
-			if _, token, ok := strings.Cut(value, " "); ok {
-				secrets = append(secrets, token)
-			}
-		}
-	}
-
-	return secrets
-}
-
 // settle judges how the request ended, and turns it into samples.
 func (c *client) settle(p *prepared, ex *Exchange, err error) {
 	switch {
@@ -295,7 +305,7 @@ func (c *client) settle(p *prepared, ex *Exchange, err error) {
 		ex.CancelPhase = phaseOf(ex)
 	default:
 		why := classify(err, ex.Status != 0)
-		ex.Outcome, ex.ErrorType, ex.ErrorText = OutcomeFailed, why.kind, redact(why.text, c.secrets())
+		ex.Outcome, ex.ErrorType, ex.ErrorText = OutcomeFailed, why.kind, c.options.secrets.Hide(why.text)
 		if why.kind == errorInterrupted {
 			ex.CancelPhase = phaseOf(ex)
 		}
@@ -305,8 +315,8 @@ func (c *client) settle(p *prepared, ex *Exchange, err error) {
 		count = nil
 	}
 	// A server may quote the key anywhere; what it calls itself is kept in results.
-	ex.Message.ID, ex.Message.Model = redact(ex.Message.ID, c.secrets()), redact(ex.Message.Model, c.secrets())
-	ex.countTokens(count, p.promptTextIf(count != nil && ex.Message.Usage.PromptTokens == nil))
+	ex.Message.ID, ex.Message.Model = c.options.secrets.Hide(ex.Message.ID), c.options.secrets.Hide(ex.Message.Model)
+	ex.countTokens(count, func() (int, bool) { return p.prompt(count) })
 	ex.price(c.options.cost)
 	ex.judge(p.request.slo)
 
@@ -318,14 +328,6 @@ func (c *client) settle(p *prepared, ex *Exchange, err error) {
 		p.state.Logger.WithField("error_type", string(ex.ErrorType)).
 			WithField("status", ex.Status).Warn("LLM request failed: " + ex.ErrorText)
 	}
-}
-
-func (p *prepared) promptTextIf(wanted bool) string {
-	if !wanted {
-		return ""
-	}
-
-	return p.promptText()
 }
 
 func phaseOf(ex *Exchange) CancelPhase {
@@ -348,30 +350,4 @@ func maxTokens(body map[string]any) int {
 	}
 
 	return 0
-}
-
-// promptText gathers the text of a prompt, for counting its tokens.
-func promptText(body map[string]any) string {
-	var b strings.Builder
-	var gather func(v any)
-	gather = func(v any) {
-		switch v := v.(type) {
-		case string:
-			b.WriteString(v)
-			b.WriteByte('\n')
-		case []any:
-			for _, item := range v {
-				gather(item)
-			}
-		case map[string]any:
-			for _, name := range []string{"content", "text"} {
-				gather(v[name])
-			}
-		}
-	}
-	for _, name := range []string{"instructions", "system", "messages", "prompt", "input"} {
-		gather(body[name])
-	}
-
-	return b.String()
 }

@@ -23,12 +23,11 @@ func fitEmbeddings(api wire.API, r *request, given map[string]any) error {
 }
 
 // countEmbedded settles how many tokens were embedded, and who says so; nobody does where TokenSource stays empty.
-func (e *Exchange) countEmbedded(count func(string) int, promptText string) {
+func (e *Exchange) countEmbedded() {
 	switch {
-	case e.PromptTokens != nil:
+	case e.Message.Usage.PromptTokens != nil:
 		e.TokenSource = SourceServer
-	case count != nil && promptText != "":
-		n := count(promptText)
-		e.PromptTokens, e.TokenSource = &n, SourceTokenizer
+	case e.PromptTokens != nil:
+		e.TokenSource = SourceTokenizer
 	}
 }

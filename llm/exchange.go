@@ -106,13 +106,23 @@ type Exchange struct {
 // GetSamples implements metrics.SampleContainer.
 func (e *Exchange) GetSamples() []metrics.Sample { return e.samples }
 
-// TPOT is the exchange's time per output token, by tokens that were counted by the server or a tokenizer.
+// TPOT is the exchange's time per output token, by tokens that were counted by the server or a tokenizer. Like E2E it is known
+// only of a whole answer.
 func (e *Exchange) TPOT() (time.Duration, bool) {
-	if e.CompletionTokens == nil {
+	if e.Outcome != OutcomeOK || e.CompletionTokens == nil {
 		return 0, false
 	}
 
 	return e.Timeline.TPOT(*e.CompletionTokens)
+}
+
+// E2E is the last byte of the answer minus send. What did not come whole has none, however long it took to fail.
+func (e *Exchange) E2E() (time.Duration, bool) {
+	if e.Outcome != OutcomeOK {
+		return 0, false
+	}
+
+	return e.Timeline.E2E()
 }
 
 // ScheduleDelay is the actual send minus the due time.
@@ -133,14 +143,14 @@ func (e *Exchange) TokensPerChunk() (float64, bool) {
 	return float64(*e.CompletionTokens) / float64(e.Timeline.Chunks()), true
 }
 
-// meets reports whether the exchange keeps the limits. A limit on something that was not measured is not met.
+// meets reports whether the exchange, which completed, keeps the limits. A limit on something that was not measured is not met.
 func (e *Exchange) meets(s slo) bool {
 	within := func(limit *time.Duration, measured time.Duration, ok bool) bool {
 		return limit == nil || (ok && measured <= *limit)
 	}
 	ttft, okTTFT := e.Timeline.TTFT()
 	tpot, okTPOT := e.TPOT()
-	e2e, okE2E := e.Timeline.E2E()
+	e2e, okE2E := e.E2E()
 	gap, okGap := e.Timeline.MaxGap()
 
 	return within(s.ttft, ttft, okTTFT) && within(s.tpot, tpot, okTPOT) &&
@@ -161,29 +171,40 @@ func (e *Exchange) judge(s slo) {
 		bad := false
 		e.Goodput = &bad
 	case OutcomeCancelled:
-		waited := e.End.Sub(e.Timeline.Sent)
-		_, answered := e.Timeline.TTFT()
-		if (s.ttft != nil && !answered && waited > *s.ttft) || !e.meets(slo{ttft: onlyIf(answered, s.ttft)}) {
+		if e.hadBroken(s) {
 			bad := false
 			e.Goodput = &bad
 		}
 	}
 }
 
-func onlyIf(condition bool, d *time.Duration) *time.Duration {
-	if !condition {
-		return nil
+// hadBroken says whether a limit had been broken by the time at which the user left, whatever would have come. Silence counts as
+// far as it had gone. TPOT is a mean, that the rest of the answer could have mended: it breaks at the end alone.
+func (e *Exchange) hadBroken(s slo) bool {
+	over := func(limit *time.Duration, reached time.Duration) bool { return limit != nil && reached > *limit }
+	waited := e.End.Sub(e.Timeline.Sent)
+	ttft, gap, silence := waited, time.Duration(0), time.Duration(0)
+	if first, answered := e.Timeline.TTFT(); answered {
+		ttft = first
+		gap, _ = e.Timeline.MaxGap()
+		last, _ := e.Timeline.LastChunk()
+		silence = waited - last
 	}
 
-	return d
+	return over(s.ttft, ttft) || over(s.e2e, waited) || over(s.itl, max(gap, silence))
 }
 
 // countTokens settles how many tokens came, and who says so.
-func (e *Exchange) countTokens(count func(string) int, promptText string) {
+func (e *Exchange) countTokens(count func(string) int, prompt func() (int, bool)) {
 	usage := e.Message.Usage
 	e.PromptTokens = usage.PromptTokens
+	if e.PromptTokens == nil && count != nil {
+		if n, ok := prompt(); ok {
+			e.PromptTokens = &n
+		}
+	}
 	if e.API == wire.Embeddings {
-		e.countEmbedded(count, promptText)
+		e.countEmbedded()
 
 		return
 	}
@@ -208,10 +229,6 @@ func (e *Exchange) countTokens(count func(string) int, promptText string) {
 		n += count(call.Name) + count(call.Arguments)
 	}
 	e.CompletionTokens = &n
-	if e.PromptTokens == nil && promptText != "" {
-		p := count(promptText)
-		e.PromptTokens = &p
-	}
 }
 
 // price sets Cost from the tokens that were counted.
@@ -292,7 +309,7 @@ func (e *Exchange) sample(m *instruments, metadata map[string]string, keepITL bo
 			last, _ := tl.LastChunk()
 			s.add(m.outputTPS, tl.Sent.Add(last), rate)
 		}
-		if e2e, ok := tl.E2E(); ok {
+		if e2e, ok := e.E2E(); ok {
 			s.add(m.e2e, tl.Sent.Add(e2e), metrics.D(e2e))
 		}
 	}

@@ -1,11 +1,13 @@
 package llm
 
 import (
+	"cmp"
+	"compress/flate"
+	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -29,6 +31,7 @@ var (
 	errIdle      = errors.New("no output came within idleTimeout")
 	errAbandoned = errors.New("the modelled user left (abortAfter)")
 	errTestEnds  = errors.New("the iteration was interrupted while the request was in flight")
+	errNeverSent = errors.New("the iteration ended before the request was sent")
 	errDrained   = errors.New("the connection stayed open after the answer had ended")
 )
 
@@ -58,7 +61,7 @@ func classify(err error, answered bool) failure {
 		return failure{errorIdleTimeout, errIdle.Error()}
 	case errors.Is(err, errTestEnds), errors.Is(err, context.Canceled):
 		return failure{errorInterrupted, errTestEnds.Error()}
-	case errors.Is(err, stream.ErrEventTooLong):
+	case errors.Is(err, stream.ErrEventTooLong), isCorrupt(err):
 		return failure{wire.ErrDecode, err.Error()}
 	case errors.As(err, &dnsErr):
 		return failure{errorDNS, err.Error()}
@@ -71,9 +74,24 @@ func classify(err error, answered bool) failure {
 		return failure{errorTimeout, "no complete answer within timeout"}
 	case answered:
 		return failure{wire.ErrTruncated, "the answer broke off: " + brokenBy(err)}
-	default:
+	case strings.Contains(err.Error(), "readLoopPeekFailLocked: %!w(<nil>)"): // net/http's words for it
+		return failure{wire.ErrDecode, "the answer is not HTTP: the server spoke before it was asked"}
+	case strings.Contains(err.Error(), "malformed "):
+		_, problem, _ := strings.Cut(err.Error(), "connection broken: ")
+
+		return failure{wire.ErrDecode, "the answer is not HTTP: " + cmp.Or(problem, err.Error())}
+	case errors.As(err, &opErr), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return failure{errorConnect, "the connection broke before an answer: " + brokenBy(err)}
+	default:
+		return failure{errorConnect, err.Error()} // k6 refused to connect (blockHostnames, blacklistIPs), and says why
 	}
+}
+
+// isCorrupt is true for a gzipped answer whose bytes are none of gzip's.
+func isCorrupt(err error) bool {
+	var corrupt flate.CorruptInputError
+
+	return errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.As(err, &corrupt)
 }
 
 func brokenBy(err error) string {
@@ -82,25 +100,4 @@ func brokenBy(err error) string {
 	}
 
 	return err.Error()
-}
-
-// redact takes secrets out of a text that comes from elsewhere: servers like to quote the key they refuse.
-func redact(text string, secrets []string) string {
-	for _, secret := range secrets {
-		if len(secret) >= 4 {
-			text = strings.ReplaceAll(text, secret, "[redacted]")
-		}
-	}
-
-	return text
-}
-
-// RequestError is what a failed request throws where `throw` is set.
-type RequestError struct {
-	Type    wire.ErrorType
-	Message string
-}
-
-func (e *RequestError) Error() string {
-	return fmt.Sprintf("llm request failed (%s): %s", e.Type, e.Message)
 }

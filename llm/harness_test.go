@@ -58,6 +58,7 @@ func newVU(t *testing.T) *vu {
 	module, ok := New().NewModuleInstance(rt.VU).(*moduleInstance)
 	require.True(t, ok)
 	require.NoError(t, rt.VU.RuntimeField.Set("llm", module.Exports().Default))
+	require.NoError(t, rt.VU.RuntimeField.Set("named", module.Exports().Named))
 
 	return v
 }

@@ -176,6 +176,91 @@ func TestAnEmptyAnswerIsToldFromNone(t *testing.T) {
 	}
 }
 
+// TestAnAnswerThatIsNoneOfTheAPIs: what a proxy or a wrong address answers with status 200 did not break off. It is shown.
+func TestAnAnswerThatIsNoneOfTheAPIs(t *testing.T) {
+	t.Parallel()
+	const (
+		sse  = "text/event-stream"
+		good = `{"id":"r-1","choices":[{"message":{"content":"a"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":1}}`
+		bad  = `{"error":{"message":"out of memory","code":500}}`
+		page = "<!DOCTYPE html>\n<html><head><title>Please log in</title></head><body>data</body></html>"
+	)
+	var gzipped bytes.Buffer
+	zip := gzip.NewWriter(&gzipped)
+	_, err := io.WriteString(zip, delta("a")+finish+done)
+	require.NoError(t, err)
+	require.NoError(t, zip.Close())
+	corrupt := bytes.Clone(gzipped.Bytes())
+	corrupt[len(corrupt)-6] ^= 0xff // in the checksum
+	for name, tt := range map[string]struct {
+		status                    int
+		contentType, encoding     string
+		body, kind, message, text string
+	}{
+		"a page":                                   {200, "text/html", "", page, "decode", `neither a stream of events nor JSON: "an HTML page: Please log in"`, ""},
+		"a page that calls itself a stream":        {200, sse, "", page, "decode", `"an HTML page: Please log in"`, ""},
+		"a text":                                   {200, "text/plain", "", "OK", "decode", `neither a stream of events nor JSON: "OK"`, ""},
+		"a text that calls itself a stream":        {200, sse, "", "upstream: gone\n\n", "decode", `"upstream: gone"`, ""},
+		"a text of many lines":                     {200, sse, "", strings.Repeat("no field: x\n\n", 2000), "decode", `"no field: x no field: x`, ""},
+		"204":                                      {204, "", "", "", "decode", "HTTP 204 without an answer", ""},
+		"204 that calls itself a stream":           {204, sse, "", "", "decode", "HTTP 204 without an answer", ""},
+		"200 and nothing":                          {200, "text/plain", "", "", "decode", "HTTP 200 without an answer", ""},
+		"200 and nothing, as JSON":                 {200, "application/json", "", "", "decode", "HTTP 200 without an answer", ""},
+		"a stream of nothing":                      {200, sse, "", "", "stream_truncated", "before any output", ""},
+		"a stream of blank lines":                  {200, sse, "", "\n\r\n\r", "stream_truncated", "before any output", ""},
+		"a stream that broke off in a field":       {200, sse, "", "dat", "stream_truncated", "before any output", ""},
+		"a stream that broke off after its event":  {200, sse, "", "event: e\r\n", "stream_truncated", "before any output", ""},
+		"gzip in name, a text":                     {200, sse, "gzip", "OK", "decode", `has the content encoding gzip and is not gzipped: "OK"`, ""},
+		"gzip in name, a stream":                   {200, sse, "gzip", delta("a"), "decode", `is not gzipped: "data: {`, ""},
+		"gzip in name, JSON":                       {200, "application/json", "gzip", bad, "decode", "out of memory", ""},
+		"corrupt gzip":                             {200, sse, "gzip", string(corrupt), "", "", "a"},
+		"corrupt gzip of a page":                   {200, sse, "gzip", "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xff\xff\xff", "decode", "flate", ""},
+		"gzip that breaks off":                     {200, sse, "gzip", gzipped.String()[:12], "stream_truncated", "the server closed the connection", ""},
+		"an error in JSON as a stream":             {200, sse, "", bad, "stream_error", "out of memory", ""},
+		"an error in JSON after blanks":            {200, "", "", " \r\n\t" + bad, "stream_error", "out of memory", ""},
+		"an answer in JSON as a stream":            {200, sse, "", good, "", "", "a"},
+		"an answer in JSON as text, after a blank": {200, "text/plain", "", "\n " + good, "", "", "a"},
+		"an answer in JSON without a type":         {200, "", "", "\n\n" + good, "", "", "a"},
+		"an answer in JSON with a mark":            {200, sse, "", "\xEF\xBB\xBF" + good, "", "", "a"},
+		"half an answer in JSON":                   {200, sse, "", good[:40], "decode", "invalid JSON", ""},
+		"a stream that calls itself a page":        {200, "text/html", "", delta("a") + finish + done, "", "", "a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header()["Content-Type"] = []string{tt.contentType}
+				if tt.contentType == "" {
+					w.Header()["Content-Type"] = nil
+				}
+				if tt.encoding != "" {
+					w.Header().Set("Content-Encoding", tt.encoding)
+				}
+				w.WriteHeader(tt.status)
+				_, _ = io.WriteString(w, tt.body)
+			})
+			if tt.kind != "" {
+				kind, message, _ := failedWith(t, s, "")
+				require.Equal(t, tt.kind, kind, message)
+				require.Contains(t, message, tt.message)
+
+				return
+			}
+			r := newVU(t).must(newClient(s, "") + `result = ` + ask)
+			require.Equal(t, true, r["ok"], r["error"])
+			require.Equal(t, tt.text, r["text"])
+		})
+	}
+
+	t.Run("in pieces", func(t *testing.T) {
+		t.Parallel()
+		for body, want := range map[string]string{" \n" + bad: "stream_error", page: "decode", ": hi\n\n": "stream_truncated", ": hi\n\nOK": "stream_truncated"} {
+			s := serve(t, func(w http.ResponseWriter, _ *http.Request) { write(w, strings.Split(body, "")...) })
+			kind, message, _ := failedWith(t, s, "")
+			require.Equal(t, want, kind, message)
+		}
+	})
+}
+
 // TestTagsThatVerdictsRestOnAreNotTheUsers: a request that calls itself warmup, or ok, would change what is judged.
 func TestTagsThatVerdictsRestOnAreNotTheUsers(t *testing.T) {
 	t.Parallel()

@@ -21,6 +21,8 @@ type Module struct {
 	inFlight atomic.Int64  // requests being served, as this process sees
 	sequence atomic.Uint64 // numbers the requests of this process
 
+	warnedOfUnsent atomic.Bool
+
 	firstAttempts, retries atomic.Int64 // of clients that have a retry policy, for its budget
 }
 
@@ -49,18 +51,43 @@ type moduleInstance struct {
 	instruments *instruments
 	root        *Module
 	rootTags    *metrics.TagSet
+
+	clientClass, sessionClass *sobek.Object
 }
 
 // Exports implements modules.Instance.
 func (m *moduleInstance) Exports() modules.Exports {
-	exports := map[string]any{"Client": m.newClient, "Session": m.newSession, "image": m.image}
+	if m.clientClass == nil {
+		// Made once: a Go function becomes another JavaScript one each time that it is looked at, and is then no class.
+		m.clientClass, m.sessionClass = m.class("Client", m.newClient), m.class("Session", m.newSession)
+	}
+	exports := map[string]any{"Client": m.clientClass, "Session": m.sessionClass, "image": m.vu.Runtime().ToValue(m.image)}
 
 	return modules.Exports{Default: exports, Named: exports}
+}
+
+func (m *moduleInstance) class(name string, construct func(sobek.ConstructorCall) *sobek.Object) *sobek.Object {
+	rt := m.vu.Runtime()
+	class := rt.ToValue(construct).ToObject(rt)
+	if err := class.DefineDataProperty("name", rt.ToValue(name), sobek.FLAG_FALSE, sobek.FLAG_FALSE, sobek.FLAG_TRUE); err != nil {
+		common.Throw(rt, fmt.Errorf("llm.%s: %w", name, err))
+	}
+
+	return class
+}
+
+// mustBeNew throws where a class is called as a function.
+func (m *moduleInstance) mustBeNew(class *sobek.Object, call sobek.ConstructorCall, form string) {
+	rt := m.vu.Runtime()
+	if !rt.InstanceOf(call.This, class) {
+		panic(rt.NewTypeError("llm.%s is a class: use new llm.%s", class.Get("name"), form))
+	}
 }
 
 // newClient is the constructor `new llm.Client({…})`.
 func (m *moduleInstance) newClient(call sobek.ConstructorCall) *sobek.Object {
 	rt := m.vu.Runtime()
+	m.mustBeNew(m.clientClass, call, "Client({…})")
 	values, ok := exportObject(call.Argument(0))
 	if !ok {
 		common.Throw(rt, &OptionError{
@@ -105,8 +132,11 @@ func (c *client) do(api wire.API, body sobek.Value) (sobek.Value, error) {
 		return nil, err
 	}
 	ex := c.send(c.module.vu.Context(), p)
+	if ex == nil {
+		return nil, errNeverSent
+	}
 	if c.throws(p, ex) {
-		return nil, &RequestError{Type: ex.ErrorType, Message: ex.ErrorText}
+		panic(c.module.failure(ex)) // which is how a value is thrown
 	}
 
 	return c.module.response(ex), nil
@@ -125,8 +155,11 @@ func (c *client) doAsync(api wire.API, body sobek.Value) (*sobek.Promise, error)
 	go func() {
 		ex := c.send(ctx, p)
 		callback(func() error {
+			if ex == nil {
+				return reject(c.module.vu.Runtime().NewGoError(errNeverSent))
+			}
 			if c.throws(p, ex) {
-				return reject(&RequestError{Type: ex.ErrorType, Message: ex.ErrorText})
+				return reject(c.module.failure(ex))
 			}
 
 			return resolve(c.module.response(ex))

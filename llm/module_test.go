@@ -7,15 +7,22 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.k6.io/k6/lib"
+	"go.k6.io/k6/lib/netext"
+	k6types "go.k6.io/k6/lib/types"
 	"go.k6.io/k6/metrics"
 	"golang.org/x/time/rate"
 	"gopkg.in/guregu/null.v3"
+
+	"github.com/safeqps/xk6-safeqps/llm/stream"
+	"github.com/safeqps/xk6-safeqps/llm/wire"
 )
 
 func TestAWholeAnswer(t *testing.T) {
@@ -303,6 +310,122 @@ func TestAbsentIsNotZero(t *testing.T) {
 	})
 }
 
+func TestPromptTokensAreThoseThatWereSent(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { write(w, delta("a"), finish, done) })
+	partly := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		write(w, delta("a"), finish, "data: {\"choices\":[],\"usage\":{\"completion_tokens\":1}}\n\n", done)
+	})
+	for call, want := range map[string]any{
+		`completions({prompt: "hello"})`:                                                                  int64(1),
+		`completions({prompt: ["hello", "hello world"]})`:                                                 int64(3),
+		`completions({prompt: [1, 2, 3]})`:                                                                int64(3),
+		`completions({prompt: [[1, 2, 3], [4]]})`:                                                         int64(4),
+		`completions({prompt: ""})`:                                                                       int64(0),
+		`completions({prompt_embeds: "AAAA"})`:                                                            nil,
+		`chat({messages: [{role: "user", content: "hello"}]})`:                                            int64(1),
+		`chat({messages: [{role: "system", content: "hello"}, {role: "user", content: "hello"}]})`:        int64(2),
+		`chat({messages: [{role: "user", content: [{type: "text", text: "hello"}, {type: "n", n: 7}]}]})`: int64(1),
+	} {
+		for _, server := range []*server{s, partly} {
+			r := newVU(t).must(newClient(server, `tokenizer: "cl100k_base"`) + `result = client.` + call)
+			require.Equal(t, want, r["usage"].(map[string]any)["promptTokens"], call)
+		}
+	}
+}
+
+// TestTimingsAgreeWithTheSamples: what has no sample is null.
+func TestTimingsAgreeWithTheSamples(t *testing.T) {
+	t.Parallel()
+	wait := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	for name, tt := range map[string]struct {
+		handle  func(http.ResponseWriter, *http.Request)
+		options string
+		request string
+	}{
+		"whole": {func(w http.ResponseWriter, _ *http.Request) {
+			write(w, delta("a"), delta("b"), finish, usageOf(1, 2), done)
+		}, "", ""},
+		"not streamed":   {status(200, `{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]}`), "", "stream: false"},
+		"an error event": {func(w http.ResponseWriter, _ *http.Request) { write(w, "data: {\"error\":\"x\"}\n\n") }, "", ""},
+		"error after text": {func(w http.ResponseWriter, _ *http.Request) {
+			write(w, delta("a"), delta("b"), "data: {\"error\":\"x\"}\n\n")
+		}, "", ""},
+		"truncated":         {func(w http.ResponseWriter, _ *http.Request) { write(w, delta("a"), delta("b")) }, "", ""},
+		"idle_timeout":      {func(w http.ResponseWriter, r *http.Request) { write(w, ": hi\n\n"); wait(w, r) }, "idleTimeout: 30", ""},
+		"timeout":           {func(w http.ResponseWriter, r *http.Request) { write(w, delta("a"), delta("b")); wait(w, r) }, "timeout: 60", ""},
+		"429":               {status(429, "slow down"), "", ""},
+		"left in prefill":   {func(w http.ResponseWriter, r *http.Request) { write(w, ": hi\n\n"); wait(w, r) }, "", "abortAfter: {ms: 40}"},
+		"left in decode":    {func(w http.ResponseWriter, r *http.Request) { write(w, delta("a"), delta("b")); wait(w, r) }, "", "abortAfter: {tokens: 2}"},
+		"left in the queue": {wait, "", "abortAfter: {ms: 40}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := newVU(t)
+			r := v.must(newClient(serve(t, tt.handle), `tokenizer: "cl100k_base",`+tt.options) +
+				`result = client.chat({messages: [], dueTime: Date.now(), ` + tt.request + `})`)
+			timings, seen := r["timings"].(map[string]any), v.seen()
+			for field, metric := range map[string]string{
+				"ttft": "llm_ttft", "ttftText": "llm_ttft_text", "tpot": "llm_tpot", "e2e": "llm_e2e", "scheduleDelay": "llm_schedule_delay",
+			} {
+				if timings[field] == nil {
+					require.Empty(t, seen[metric], field)
+				} else {
+					require.Equal(t, []float64{num(timings[field])}, values(seen[metric]), field)
+				}
+			}
+			require.Equal(t, timings["e2e"] != nil, r["ok"])
+			require.Len(t, timings["itl"], len(seen["llm_itl"]))
+		})
+	}
+}
+
+// TestALimitThatWasBrokenBeforeTheUserLeft counts against the service.
+func TestALimitThatWasBrokenBeforeTheUserLeft(t *testing.T) {
+	t.Parallel()
+	sent := time.Now()
+	at := func(after ...time.Duration) []time.Duration { return after }
+	const ms = time.Millisecond
+	for name, tt := range map[string]struct {
+		chunks []time.Duration // since the send
+		left   time.Duration
+		limit  string // of 50 ms
+		want   any
+	}{
+		"ttft kept":                       {at(40 * ms), 200 * ms, "ttft", nil},
+		"ttft broken by a chunk":          {at(60 * ms), 61 * ms, "ttft", false},
+		"ttft broken by silence":          {nil, 51 * ms, "ttft", false},
+		"ttft not broken yet":             {nil, 50 * ms, "ttft", nil},
+		"e2e broken in the queue":         {nil, 200 * ms, "e2e", false},
+		"e2e broken while tokens came":    {at(10*ms, 20*ms), 51 * ms, "e2e", false},
+		"e2e not broken yet":              {at(10*ms, 20*ms), 50 * ms, "e2e", nil},
+		"itl broken by a gap":             {at(10*ms, 160*ms, 161*ms), 165 * ms, "itl", false},
+		"itl broken by silence":           {at(10*ms, 20*ms), 75 * ms, "itl", false},
+		"itl kept":                        {at(10*ms, 60*ms), 70 * ms, "itl", nil},
+		"itl, and nothing came":           {nil, 500 * ms, "itl", nil},
+		"tpot, which the rest could mend": {at(10*ms, 400*ms), 401 * ms, "tpot", nil},
+	} {
+		limit := 50 * ms
+		s := map[string]slo{"ttft": {ttft: &limit}, "e2e": {e2e: &limit}, "itl": {itl: &limit}, "tpot": {tpot: &limit}}[tt.limit]
+		ex := &Exchange{Outcome: OutcomeCancelled, End: sent.Add(tt.left), Timeline: timelineOf(t, sent, tt.chunks)}
+		ex.judge(s)
+		require.Equal(t, tt.want, pointee(ex.Goodput), name)
+	}
+}
+
+// timelineOf reads an answer whose chunks come at the given times.
+func timelineOf(t *testing.T, sent time.Time, chunks []time.Duration) stream.Timeline {
+	t.Helper()
+	tl := stream.Timeline{Sent: sent}
+	now := sent
+	for _, at := range chunks {
+		now = sent.Add(at)
+		require.NoError(t, stream.Read(strings.NewReader(delta("a")), wire.NewDecoder(wire.Chat), &tl, stream.Options{Now: func() time.Time { return now }}))
+	}
+
+	return tl
+}
+
 func TestUnaryRequest(t *testing.T) {
 	t.Parallel()
 	s := serve(t, status(200, `{"id":"x","model":"m-1","choices":[{"index":0,"message":{"role":"assistant","content":"Hello"},
@@ -418,6 +541,7 @@ func TestAUserWhoLeaves(t *testing.T) {
 			if phase != "decode" {
 				require.Equal(t, false, r["goodput"], "it had broken its objective by then")
 			}
+			require.Equal(t, []float64{0}, values(v.seen()["http_req_failed"]), "no failure of the service")
 		})
 	}
 }
@@ -509,6 +633,103 @@ func TestThrow(t *testing.T) {
 	require.Len(t, v.seen()["llm_errors"], 1, "it is counted all the same")
 }
 
+// TestAThrownFailureCanBeRead the same way, however it was thrown.
+func TestAThrownFailureCanBeRead(t *testing.T) {
+	t.Parallel()
+	s := serve(t, status(429, "slow down"))
+	for name, call := range map[string]string{
+		"chat": ask, "asyncChat": "await " + strings.Replace(ask, "client.chat", "client.asyncChat", 1), "a session": `new llm.Session(client).chat("hi")`,
+	} {
+		r := newVU(t).must(newClient(s, "throw: true") + `try { ` + call + `; result = {}; } catch (e) {
+			result = {error: e instanceof Error, name: e.name, type: e.type, kind: typeof e.type, message: e.message, status: e.status, text: String(e)};
+		}`)
+		require.Equal(t, map[string]any{
+			"error": true, "name": "Error", "type": "http_429", "kind": "string", "status": int64(429),
+			"message": "llm request failed (http_429): http_429 (HTTP 429): slow down",
+			"text":    "Error: llm request failed (http_429): http_429 (HTTP 429): slow down",
+		}, r, name)
+	}
+}
+
+func TestClassesAreClasses(t *testing.T) {
+	t.Parallel()
+	r := newVU(t).must(`const client = new llm.Client({baseURL: "http://x"}), session = new llm.Session(client);
+		class Mine extends llm.Client {}
+		result = {same: llm.Client === llm.Client && llm.Client === named.Client && llm.Session === llm.Session && llm.image === llm.image,
+			client: client instanceof llm.Client, session: session instanceof llm.Session, neither: session instanceof llm.Client,
+			mine: new Mine({baseURL: "http://x"}) instanceof llm.Client, name: client.constructor.name}`)
+	require.Equal(t, map[string]any{"same": true, "client": true, "session": true, "neither": false, "mine": true, "name": "Client"}, r)
+	_, err := newVU(t).run(`llm.Client({baseURL: "http://x"})`)
+	require.EqualError(t, err, "TypeError: llm.Client is a class: use new llm.Client({…})")
+	_, err = newVU(t).run(`llm.Session(new llm.Client({baseURL: "http://x"}))`)
+	require.EqualError(t, err, "TypeError: llm.Session is a class: use new llm.Session(client, {…})")
+}
+
+// TestWhatAnswersIsNoHTTP: a port of another service is no connection that broke.
+func TestWhatAnswersIsNoHTTP(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"SSH-2.0-OpenSSH_9.6\r\n", "HTTP/1.1 abc\r\n\r\n", "220 mail\r\n", "HTTP/1.1 200 OK\r\nno header\r\n\r\n"} {
+		s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := w.(http.Hijacker).Hijack()
+			if err == nil {
+				_, _ = io.WriteString(conn, text)
+				_ = conn.Close()
+			}
+		})
+		kind, message, status := failedWith(t, s, "")
+		require.Equal(t, "decode", kind, message)
+		require.Contains(t, message, "the answer is not HTTP: malformed ")
+		require.Zero(t, status)
+	}
+}
+
+// A server that speaks first, as SSH's and mail's do, may be heard before the request has gone out: Go's transport then says so
+// in words of its own.
+func TestAServerThatSpeaksFirstIsNoHTTP(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(conn, "SSH-2.0-OpenSSH_9.6\r\n")
+			_, _ = io.Copy(io.Discard, conn)
+			_ = conn.Close()
+		}
+	}()
+	r := newVU(t).must(`result = new llm.Client({baseURL: "http://` + listener.Addr().String() + `", timeout: "5s"}).chat({messages: []})`)
+	require.Equal(t, "decode", r["error"].(map[string]any)["type"], r["error"])
+	require.NoError(t, listener.Close())
+	<-done
+	require.Equal(t, failure{"decode", "the answer is not HTTP: the server spoke before it was asked"},
+		classify(errors.New("net/http: HTTP/1.x transport connection broken: readLoopPeekFailLocked: %!w(<nil>)"), false))
+}
+
+func TestWhatK6BlocksSaysSo(t *testing.T) {
+	t.Parallel()
+	v := newVU(t)
+	dialer := netext.NewDialer(net.Dialer{}, nil)
+	network, err := k6types.NewNullHostnameTrie([]string{"*.blocked.test"})
+	require.NoError(t, err)
+	dialer.BlockedHostnames = network.Trie
+	_, loopback, err := net.ParseCIDR("127.0.0.0/8")
+	require.NoError(t, err)
+	dialer.Blacklist = []*lib.IPNet{{IPNet: *loopback}}
+	v.state.Transport = &http.Transport{DialContext: dialer.DialContext}
+	for url, want := range map[string]string{
+		"http://a.blocked.test": "hostname (a.blocked.test) is in a blocked pattern (*.blocked.test)",
+		"http://127.0.0.1:9":    "IP (127.0.0.1) is in a blacklisted range (127.0.0.0/8)",
+	} {
+		r := v.must(`result = new llm.Client({baseURL: "` + url + `"}).chat({messages: []})`)
+		require.Equal(t, map[string]any{"type": "connect", "message": want}, r["error"])
+	}
+}
+
 func TestTheKeyIsNowhere(t *testing.T) {
 	t.Parallel()
 	const key = "sk-very-secret-1234"
@@ -535,6 +756,83 @@ func TestTheKeyIsNowhere(t *testing.T) {
 	}
 	require.Contains(t, everything.String(), "POST /v1/chat/completions", "the debug output is there")
 	require.NotContains(t, everything.String(), key)
+}
+
+// TestNoPartOfAKeyIsLeft: neither of a key in a header of any service's, nor of one at which an error's text is cut.
+func TestNoPartOfAKeyIsLeft(t *testing.T) {
+	t.Parallel()
+	const key = "Qz7-" + "0123456789abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz0123456789"
+	for name, options := range map[string]string{
+		"apiKey":                    `apiKey: KEY`,
+		"Authorization":             `headers: {Authorization: "Bearer " + KEY}`,
+		"Authorization, of its own": `headers: {authorization: "Token " + KEY}`,
+		"x-goog-api-key":            `headers: {"x-goog-api-key": KEY}`,
+		"Ocp-Apim-Subscription-Key": `headers: {"Ocp-Apim-Subscription-Key": KEY}`,
+		"X-Auth-Token":              `headers: {"X-Auth-Token": KEY}`,
+		"CF-Access-Client-Secret":   `headers: {"CF-Access-Client-Secret": KEY}`,
+		"a cookie":                  `headers: {Cookie: "a=b; session=" + KEY}`,
+		"a bearer token by value":   `headers: {"X-Upstream": "Bearer " + KEY}`,
+	} {
+		options = strings.ReplaceAll(options, "KEY", strconv.Quote(key))
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			padded := strings.Repeat("x", 460) + " " + key
+			for kind, handle := range map[string]func(http.ResponseWriter, *http.Request){
+				"401":    status(401, `{"error":{"message":"`+padded+`"}}`),
+				"a page": status(403, "<html><title>"+padded+"</title></html>"),
+				"a text": status(500, padded),
+				"an excerpt": func(w http.ResponseWriter, _ *http.Request) {
+					write(w, "data: not JSON "+strings.Repeat("x", 90)+key+"\n\n")
+				},
+				"a stream": func(w http.ResponseWriter, _ *http.Request) {
+					write(w, `data: {"error":{"message":"`+padded+`"}}`+"\n\n")
+				},
+				"a body": func(w http.ResponseWriter, _ *http.Request) {
+					write(w, `{"choices":"`+strings.Repeat("x", 90)+key+`"}`)
+				},
+				"no redirect": func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Location", "/"+strings.Repeat("x", 180)+key)
+					w.WriteHeader(http.StatusTemporaryRedirect)
+				},
+				"bad target": func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Location", "http://[::1"+strings.Repeat("x", 150)+key)
+					w.WriteHeader(http.StatusTemporaryRedirect)
+				},
+				"no HTTP": func(w http.ResponseWriter, _ *http.Request) {
+					conn, _, err := w.(http.Hijacker).Hijack()
+					if err == nil {
+						_, _ = io.WriteString(conn, key+"\r\n\r\n")
+						_ = conn.Close()
+					}
+				},
+			} {
+				v := newVU(t)
+				v.state.Options.SystemTags = metrics.NewSystemTagSet(metrics.TagURL, metrics.TagName, metrics.TagError)
+				r := v.must(newClient(serve(t, handle), options) + "result = " + ask)
+				require.Equal(t, false, r["ok"], kind)
+				require.NotContains(t, fmt.Sprint(r), "Qz7", kind)
+				for _, entry := range v.log.AllEntries() {
+					require.NotContains(t, entry.Message, "Qz7", kind)
+				}
+				if kind == "no redirect" || kind == "bad target" || kind == "no HTTP" {
+					continue // k6's own tags name, url and error hold the address that it was sent to, and what no HTTP client understood
+				}
+				for _, container := range v.drain() {
+					for _, sample := range container.GetSamples() {
+						require.NotContains(t, fmt.Sprint(sample.Tags.Map(), sample.Metadata), "Qz7", kind)
+					}
+				}
+			}
+		})
+	}
+
+	t.Run("what is no credential is left", func(t *testing.T) {
+		t.Parallel()
+		v := newVU(t)
+		r := v.must(newClient(serve(t, status(400, "the tenant production-7 has no model llama-3")),
+			`headers: {"X-Tenant": "production-7", "X-Model": "llama-3"}`) + "result = " + ask)
+		require.Contains(t, fmt.Sprint(r["error"]), "the tenant production-7 has no model llama-3")
+	})
 }
 
 func TestAKeyThatIsQuotedAsAnIDIsRedacted(t *testing.T) {
@@ -578,17 +876,60 @@ func TestK6OptionsAreHonoured(t *testing.T) {
 	v.must(newClient(s, `headers: {"X-Tenant": "a"}`) + ask + "; result = " + ask)
 	require.Equal(t, "session=42", s.last().header.Get("Cookie"))
 	require.Equal(t, "a", s.last().header.Get("X-Tenant"))
+}
 
-	t.Run("the limit on requests per second ends with the iteration", func(t *testing.T) {
+// TestAnRPSLimitInventsNoFailures: a turn that comes after the iteration's end is waited for, and a request that never had one
+// is none. The limiter's own Wait refuses at once, and the VU would spin.
+func TestAnRPSLimitInventsNoFailures(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { write(w, delta("a"), finish, done) })
+	for name, call := range map[string]string{
+		"chat":      ask,
+		"asyncChat": "await " + strings.Replace(ask, "client.chat", "client.asyncChat", 1),
+		"a session": `new llm.Session(client).chat("hi")`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := newVU(t)
+			v.state.RPSLimit = rate.NewLimiter(rate.Every(time.Hour), 1)
+			var sends atomic.Int64
+			ctx, cancel := context.WithTimeout(WithSends(context.Background(), &sends), 150*time.Millisecond)
+			defer cancel()
+			v.rt.VU.CtxField = ctx
+			_, err := v.run(newClient(s, "") + call + ";" + call)
+			require.ErrorContains(t, err, "the iteration ended before the request was sent")
+			require.ErrorIs(t, ctx.Err(), context.DeadlineExceeded, "it was waited for as long as the iteration lasted")
+			require.EqualValues(t, 1, sends.Load())
+			seen := v.seen()
+			require.Equal(t, []float64{1}, values(seen["llm_requests"]))
+			require.Equal(t, []float64{1}, values(seen["llm_success"]))
+			require.Empty(t, seen["llm_errors"])
+			require.Equal(t, []float64{1, 0}, values(seen["llm_in_flight"]))
+			require.Len(t, v.log.AllEntries(), 1)
+			require.Contains(t, v.log.LastEntry().Message, "k6's option rps")
+		})
+	}
+
+	t.Run("a retry that has no turn leaves the first attempt's answer", func(t *testing.T) {
 		t.Parallel()
 		v := newVU(t)
 		v.state.RPSLimit = rate.NewLimiter(rate.Every(time.Hour), 1)
-		require.True(t, v.state.RPSLimit.Allow())
-		ctx, cancel := context.WithCancel(context.Background())
+		ctx, cancel := context.WithTimeout(context.Background(), 150*time.Millisecond)
+		defer cancel()
 		v.rt.VU.CtxField = ctx
-		cancel()
-		r := v.must(newClient(s, "") + "result = " + ask)
-		require.Equal(t, "interrupted", r["error"].(map[string]any)["type"])
+		r := v.must(newClient(serve(t, status(500, "no")), `retry: {max: 1, budget: 1, backoff: 1}`) + "result = " + ask)
+		require.Equal(t, "http_5xx", r["error"].(map[string]any)["type"])
+		require.EqualValues(t, 1, r["attempts"])
+		require.Empty(t, v.seen()["llm_retries"])
+	})
+
+	t.Run("a turn that comes is waited for", func(t *testing.T) {
+		t.Parallel()
+		v := newVU(t)
+		v.state.RPSLimit = rate.NewLimiter(rate.Every(20*time.Millisecond), 1)
+		v.must(newClient(s, "") + ask + ";" + ask + "; result = " + ask)
+		require.Equal(t, []float64{1, 1, 1}, values(v.seen()["llm_requests"]))
+		require.Empty(t, v.log.AllEntries())
 	})
 }
 
@@ -619,17 +960,32 @@ func TestWrongUse(t *testing.T) {
 			`expected credentials in the option apiKey or headers, where they stay out of tags and logs`,
 		`{baseURL: "http://x", baseUrl: "http://x"}`: `llm.Client: unknown option "baseUrl", expected one of: baseURL, apiKey, model, ` +
 			`headers, timeout, idleTimeout, api, tokenizer, slo, cost, tags, itlSampling, includeUsage, retry, seed, throw`,
-		`{baseURL: "http://x:99999"}`:                  `llm.Client: option "baseURL": got "http://x:99999", expected a port from 1 to 65535`,
-		`{baseURL: "http://x", apiKey: "a\nb"}`:        `llm.Client: option "apiKey": got characters that no header can carry`,
-		`{baseURL: "http://x", headers: {"a b": "c"}}`: `llm.Client: option "headers": got the name "a b"`,
-		`{baseURL: "http://x", headers: {Host: "c"}}`:  `llm.Client: option "headers": got the name "Host"`,
-		`{baseURL: "http://x", timeout: "soon"}`:       `llm.Client: option "timeout": got "soon", expected a time above zero: milliseconds as a number, or a string such as "30s"`,
-		`{baseURL: "http://x", timeout: -1}`:           `llm.Client: option "timeout": got -1, expected a time above zero: milliseconds as a number, or a string such as "30s"`,
-		`{baseURL: "http://x", idleTimeout: {}}`:       `llm.Client: option "idleTimeout": got an object, expected a time above zero: milliseconds as a number, or a string such as "30s"`,
-		`{baseURL: "http://x", itlSampling: 2}`:        `llm.Client: option "itlSampling": got 2, expected a share from 0 (no ITL samples) to 1 (all)`,
-		`{baseURL: "http://x", slo: {p99: 1}}`:         `llm.Client: slo: unknown option "p99", expected one of: ttft, tpot, e2e, itl`,
-		`{baseURL: "http://x", tags: {a: {}}}`:         `llm.Client: option "tags.a": got an object, expected a string`,
-		`{baseURL: "http://x", cost: {prompt: -1}}`:    `llm.Client: cost: option "prompt": got -1, expected currency units for a million tokens, 0 to 1e9`,
+		`{baseURL: "http://:8000/v1"}`: `llm.Client: option "baseURL": got "http://:8000/v1", expected an http or https URL such as`,
+		`{baseURL: "http://x/v1/chat/completions"}`: `llm.Client: option "baseURL": got "http://x/v1/chat/completions", expected the base of the API, ` +
+			`"http://x/v1": the client adds /chat/completions`,
+		`{baseURL: "http://x/a/completions/"}`:             `expected the base of the API, "http://x/a": the client adds /completions`,
+		`{baseURL: "http://x/v1/messages"}`:                `expected the base of the API, "http://x/v1": the client adds /messages`,
+		`{baseURL: "http://x/v1/responses"}`:               `expected the base of the API, "http://x/v1": the client adds /responses`,
+		`{baseURL: "http://x/embeddings"}`:                 `expected the base of the API, "http://x": the client adds /embeddings`,
+		`{baseURL: "http://x", api: ""}`:                   `llm.Client: option "api": unknown API "": expected one of chat, completions, responses, messages`,
+		`{baseURL: "http://x", tokenizer: ""}`:             `llm.Client: option "tokenizer": unknown tokenizer ""`,
+		`{baseURL: "http://x", timeout: 18446744073710}`:   `llm.Client: option "timeout": got 18446744073710, expected a time above zero`,
+		`{baseURL: "http://x", timeout: 1e300}`:            `llm.Client: option "timeout": got 1e+300, expected a time above zero`,
+		`{baseURL: "http://x", timeout: "18446744073710"}`: `llm.Client: option "timeout": got "18446744073710", expected a time above zero`,
+		`{baseURL: "http://x", timeout: "213504d"}`:        `llm.Client: option "timeout": got "213504d", expected a time above zero`,
+		`{baseURL: "http://x", timeout: "106751d24h"}`:     `llm.Client: option "timeout": got "106751d24h", expected a time above zero`,
+		`{baseURL: "http://x", slo: {e2e: "99999999h"}}`:   `llm.Client: slo: option "e2e": got "99999999h", expected a time above zero`,
+		`{baseURL: "http://x:99999"}`:                      `llm.Client: option "baseURL": got "http://x:99999", expected a port from 1 to 65535`,
+		`{baseURL: "http://x", apiKey: "a\nb"}`:            `llm.Client: option "apiKey": got characters that no header can carry`,
+		`{baseURL: "http://x", headers: {"a b": "c"}}`:     `llm.Client: option "headers": got the name "a b"`,
+		`{baseURL: "http://x", headers: {Host: "c"}}`:      `llm.Client: option "headers": got the name "Host"`,
+		`{baseURL: "http://x", timeout: "soon"}`:           `llm.Client: option "timeout": got "soon", expected a time above zero: milliseconds as a number, or a string such as "30s"`,
+		`{baseURL: "http://x", timeout: -1}`:               `llm.Client: option "timeout": got -1, expected a time above zero: milliseconds as a number, or a string such as "30s"`,
+		`{baseURL: "http://x", idleTimeout: {}}`:           `llm.Client: option "idleTimeout": got an object, expected a time above zero: milliseconds as a number, or a string such as "30s"`,
+		`{baseURL: "http://x", itlSampling: 2}`:            `llm.Client: option "itlSampling": got 2, expected a share from 0 (no ITL samples) to 1 (all)`,
+		`{baseURL: "http://x", slo: {p99: 1}}`:             `llm.Client: slo: unknown option "p99", expected one of: ttft, tpot, e2e, itl`,
+		`{baseURL: "http://x", tags: {a: {}}}`:             `llm.Client: option "tags.a": got an object, expected a string`,
+		`{baseURL: "http://x", cost: {prompt: -1}}`:        `llm.Client: cost: option "prompt": got -1, expected currency units for a million tokens, 0 to 1e9`,
 	} {
 		_, err := newVU(t).run("new llm.Client(" + options + ")")
 		require.ErrorContains(t, err, want)
@@ -638,12 +994,14 @@ func TestWrongUse(t *testing.T) {
 		`undefined`:                               `llm request: got nothing, expected an object: the provider's request body`,
 		`{messages: [], abortAfter: {}}`:          `llm request: option "abortAfter": got an object, expected exactly one of "tokens" and "ms"`,
 		`{messages: [], abortAfter: {tokens: 0}}`: `llm request: abortAfter: option "tokens": got 0, expected a whole number of tokens, 1 or more`,
-		`{messages: [], dueTime: 5}`:              `llm request: option "dueTime": got 5, expected a point in time: milliseconds since 1970, as Date.now() gives them`,
-		`{messages: [], class: 5}`:                `llm request: option "class": got 5, expected a string`,
-		`{prompt: "x"}`:                           `messages`,
-		`{messages: [], onToolCall: () => ""}`:    `llm request: option "onToolCall": got a function, expected it in the request of session.chat (llm.Session): onToolCall and maxRounds are options of Session.chat`,
-		`{messages: [], maxRounds: 2}`:            `llm request: option "maxRounds": got 2, expected it in the request of session.chat (llm.Session)`,
-		`{messages: [], slo: {x: 1}}`:             `llm request: slo: unknown option "x", expected one of: ttft, tpot, e2e, itl`,
+		`{messages: [], stream: false, abortAfter: {tokens: 2}}`: `llm request: option "abortAfter": got tokens in a request that is not streamed, ` +
+			`expected an object such as {"ms": 1500}: its tokens all come at once`,
+		`{messages: [], dueTime: 5}`:           `llm request: option "dueTime": got 5, expected a point in time: milliseconds since 1970, as Date.now() gives them`,
+		`{messages: [], class: 5}`:             `llm request: option "class": got 5, expected a string`,
+		`{prompt: "x"}`:                        `messages`,
+		`{messages: [], onToolCall: () => ""}`: `llm request: option "onToolCall": got a function, expected it in the request of session.chat (llm.Session): onToolCall and maxRounds are options of Session.chat`,
+		`{messages: [], maxRounds: 2}`:         `llm request: option "maxRounds": got 2, expected it in the request of session.chat (llm.Session)`,
+		`{messages: [], slo: {x: 1}}`:          `llm request: slo: unknown option "x", expected one of: ttft, tpot, e2e, itl`,
 	} {
 		_, err := newVU(t).run(`new llm.Client({baseURL: "http://127.0.0.1:1"}).chat(` + request + `)`)
 		require.ErrorContains(t, err, want)

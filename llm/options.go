@@ -29,6 +29,7 @@ type clientOptions struct {
 	model        string
 	models       *modelMix // nil: all requests ask for model
 	headers      map[string]string
+	secrets      wire.Secrets // of apiKey and headers: what nothing may repeat
 	timeout      time.Duration
 	idleTimeout  time.Duration // 0: silence is bounded by timeout alone
 	api          wire.API
@@ -193,11 +194,29 @@ func (o *optionsOf) duration(option string) (time.Duration, bool, error) {
 		}
 	}
 	d, err := types.GetDurationValue(v)
-	if err != nil || d <= 0 {
+	if err != nil || d <= 0 || overflows(v) {
 		return 0, false, o.wrong(option, v, durationForm)
 	}
 
 	return d, true, nil
+}
+
+// overflows says whether a time is longer than a time.Duration holds (292 years): k6's own reading of it goes round silently.
+func overflows(v any) bool {
+	const mostMillis, mostDays = math.MaxInt64 / 1e6, math.MaxInt64 / (24 * 3600 * 1e9)
+	text, ok := v.(string)
+	if !ok {
+		f, _ := number(v)
+
+		return f >= mostMillis
+	}
+	if f, err := strconv.ParseFloat(text, 64); err == nil {
+		return !(f < mostMillis)
+	}
+	days, _, _ := strings.Cut(text, "d")
+	f, err := strconv.ParseFloat(days, 64)
+
+	return err == nil && f >= mostDays
 }
 
 func (o *optionsOf) strings(option, expected string) (map[string]string, error) {
@@ -282,6 +301,7 @@ func parseClientOptions(values map[string]any) (clientOptions, error) {
 	if err := checkHeaders(o, c.apiKey, c.headers); err != nil {
 		return c, err
 	}
+	c.secrets = secretsOf(c.apiKey, c.headers)
 	if d, ok, err := o.duration("timeout"); err != nil {
 		return c, err
 	} else if ok {
@@ -292,14 +312,14 @@ func parseClientOptions(values map[string]any) (clientOptions, error) {
 	}
 	if name, err := o.str("api"); err != nil {
 		return c, err
-	} else if name != "" {
+	} else if _, given := o.get("api"); given {
 		if c.api, err = wire.ParseAPI(name); err != nil {
 			return c, fmt.Errorf("llm.Client: option \"api\": %w", err)
 		}
 	}
 	if name, err := o.str("tokenizer"); err != nil {
 		return c, err
-	} else if name != "" {
+	} else if _, given := o.get("tokenizer"); given {
 		if c.tokenizer, err = tokens.New(name); err != nil {
 			return c, fmt.Errorf("llm.Client: option \"tokenizer\": %w", err)
 		}
@@ -356,6 +376,15 @@ func checkHeaders(o *optionsOf, apiKey string, headers map[string]string) error 
 	return nil
 }
 
+func secretsOf(apiKey string, headers map[string]string) wire.Secrets {
+	header := http.Header{"Authorization": {apiKey}}
+	for name, value := range headers {
+		header[name] = append(header[name], value)
+	}
+
+	return wire.SecretsIn(header)
+}
+
 const baseURLForm = `an http or https URL such as "http://127.0.0.1:8000/v1"`
 
 // parseBaseURL checks the base URL. One without a path gets /v1, where the OpenAI form has its endpoints.
@@ -364,7 +393,7 @@ func parseBaseURL(o *optionsOf, raw string) (*url.URL, error) {
 		return nil, o.wrong("baseURL", o.values["baseURL"], baseURLForm)
 	}
 	u, err := url.Parse(raw)
-	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" {
 		return nil, o.wrong("baseURL", raw, baseURLForm)
 	}
 	if port := u.Port(); port != "" {
@@ -385,6 +414,13 @@ func parseBaseURL(o *optionsOf, raw string) (*url.URL, error) {
 		}
 	}
 	u.Path = strings.TrimRight(u.Path, "/")
+	for _, api := range []wire.API{wire.Chat, wire.Completions, wire.Responses, wire.Messages, wire.Embeddings} {
+		if base, ok := strings.CutSuffix(u.Path, api.Path()); ok {
+			u.Path = base
+
+			return nil, o.wrong("baseURL", raw, fmt.Sprintf("the base of the API, %q: the client adds %s", u, api.Path()))
+		}
+	}
 	if u.Path == "" {
 		u.Path = "/v1"
 	}

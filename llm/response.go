@@ -1,9 +1,11 @@
 package llm
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/grafana/sobek"
+	"go.k6.io/k6/js/common"
 	"go.k6.io/k6/metrics"
 
 	"github.com/safeqps/xk6-safeqps/llm/wire"
@@ -49,6 +51,22 @@ func (m *moduleInstance) response(ex *Exchange) sobek.Value {
 	)
 }
 
+// failure is what a failed request throws where `throw` is set: an Error with the type and the status of the response that
+// would have been returned. It must run on the VU's own goroutine.
+func (m *moduleInstance) failure(ex *Exchange) *sobek.Object {
+	rt := m.vu.Runtime()
+	text := rt.ToValue(fmt.Sprintf("llm request failed (%s): %s", ex.ErrorType, ex.ErrorText))
+	failure, err := rt.New(rt.GlobalObject().Get("Error"), text)
+	if err != nil {
+		common.Throw(rt, err)
+	}
+	// Setting a data property of a fresh, extensible object can not fail.
+	_ = failure.Set("type", string(ex.ErrorType))
+	_ = failure.Set("status", ex.Status)
+
+	return failure
+}
+
 func (m *moduleInstance) toolCall(call wire.ToolCall) sobek.Value {
 	return m.object(field{"id", call.ID}, field{"name", call.Name}, field{"arguments", call.Arguments})
 }
@@ -82,7 +100,7 @@ func (m *moduleInstance) timings(ex *Exchange) sobek.Value {
 		field{"ttft", millis(tl.TTFT())},
 		field{"ttftText", millis(tl.TTFTText())},
 		field{"tpot", millis(ex.TPOT())},
-		field{"e2e", millis(tl.E2E())},
+		field{"e2e", millis(ex.E2E())},
 		field{"scheduleDelay", millis(ex.ScheduleDelay())},
 		field{"itl", gaps},
 	)

@@ -103,11 +103,11 @@ func joinTypes(types []wire.ErrorType) string {
 }
 
 // send runs a prepared request to its end, and tries again where the client's policy says so. It never touches the
-// JavaScript runtime and so may run on any goroutine.
+// JavaScript runtime and so may run on any goroutine. It is nil where the request was never sent.
 func (c *client) send(ctx context.Context, p *prepared) *Exchange {
 	ex := c.attempt(ctx, p, 1)
 	policy := c.options.retry
-	if policy == nil {
+	if policy == nil || ex == nil {
 		return ex
 	}
 	c.module.root.firstAttempts.Add(1)
@@ -119,8 +119,12 @@ func (c *client) send(ctx context.Context, p *prepared) *Exchange {
 		if !wait(ctx, max(pauses.NextBackOff(), min(ex.retryAfter, maxRetryWait))) {
 			break
 		}
+		again := c.attempt(ctx, p, n)
+		if again == nil {
+			break
+		}
 		c.module.root.retries.Add(1)
-		ex = c.attempt(ctx, p, n)
+		ex = again
 	}
 
 	return ex

@@ -35,6 +35,7 @@ const clientKey = "__client"
 // newSession is the constructor `new llm.Session(client, {system, thinkTime, tags})`.
 func (m *moduleInstance) newSession(call sobek.ConstructorCall) *sobek.Object {
 	rt := m.vu.Runtime()
+	m.mustBeNew(m.sessionClass, call, "Session(client, {…})")
 	s, err := m.parseSession(call.Argument(0), call.Argument(1))
 	if err != nil {
 		common.Throw(rt, err)
@@ -116,7 +117,7 @@ func (s *session) chat(input, more sobek.Value) (sobek.Value, error) {
 		return nil, errors.New("llm: requests can be sent in VU code only, not in the init context")
 	}
 	if s.turn > 0 && s.thinkTime > 0 && !wait(s.client.module.vu.Context(), s.thinkTime) {
-		return nil, errTestEnds
+		return nil, errNeverSent
 	}
 	s.turn++
 	for round := 1; ; round++ {
@@ -131,6 +132,9 @@ func (s *session) chat(input, more sobek.Value) (sobek.Value, error) {
 			p.tags.SetTag("round", strconv.Itoa(round))
 		}
 		ex := s.client.send(s.client.module.vu.Context(), p)
+		if ex == nil {
+			return nil, errNeverSent
+		}
 		if ex.Outcome != OutcomeOK {
 			return s.answer(p, ex, round)
 		}
@@ -182,7 +186,7 @@ func (s *session) keep(turn, back []any, calls []wire.ToolCall) {
 // answer is what the script gets of a turn: its last response, and how many rounds it took.
 func (s *session) answer(p *prepared, ex *Exchange, rounds int) (sobek.Value, error) {
 	if s.client.throws(p, ex) {
-		return nil, &RequestError{Type: ex.ErrorType, Message: ex.ErrorText}
+		panic(s.client.module.failure(ex))
 	}
 	response := s.client.module.response(ex)
 	if o, ok := response.(*sobek.Object); ok {

@@ -43,6 +43,9 @@ if grep -q '"safe_qps": null' "$results/capacity.json"; then
 fi
 
 echo
+go run ./scripts/percentiles "$results"
+
+echo
 echo "What a peak of 100 requests/s would take, with one replica to spare and a fifth of headroom:"
 ./k6 x llm plan "$results" --rate 100 --gpu-hour-price 2.5 || true # exit code 2: the rate was not confirmed
 

@@ -153,9 +153,10 @@ func (s *server) usage(ctx context.Context, text string) (int, error) {
 		return 0, fmt.Errorf("asking for usage: %w", err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return 0, wire.ErrorFromResponse(resp.StatusCode, data)
+		return 0, wire.ErrorFromResponse(resp.StatusCode, data, wire.SecretsIn(s.header)...)
 	}
 	dec := wire.NewDecoder(s.api)
+	dec.Hide(wire.SecretsIn(s.header))
 	if err := dec.Body(data); err != nil {
 		return 0, fmt.Errorf("asking for usage: %w", err)
 	}

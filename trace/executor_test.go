@@ -279,9 +279,11 @@ func TestGracefulStop(t *testing.T) {
 		name              string
 		graceful          time.Duration
 		full, interrupted uint64
+		unsent            bool
 	}{
-		{"too short", time.Millisecond, 1, 1},
-		{"long enough", time.Minute, 2, 0},
+		{"too short", time.Millisecond, 1, 1, false},
+		{"too short, before a request was sent", time.Millisecond, 1, 1, true},
+		{"long enough", time.Minute, 2, 0, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -290,6 +292,9 @@ func TestGracefulStop(t *testing.T) {
 			c.GracefulStop = types.NullDurationFrom(test.graceful)
 			stopping := make(chan struct{})
 			r := newRig(t, c, segment{}, nil)
+			if test.unsent {
+				r.runner.silent = map[uint64]bool{1: true}
+			}
 			r.runner.iterate = func(ctx context.Context, _ *goVU) error {
 				if it, _ := FromContext(ctx); it.Row == 0 {
 					return nil
@@ -311,8 +316,13 @@ func TestGracefulStop(t *testing.T) {
 					}
 				}()
 			}
-			_, err := r.run(t.Context())
+			samples, err := r.run(t.Context())
 			require.NoError(t, err)
+			if test.unsent {
+				require.Equal(t, []int{1}, droppedRows(samples, DropStopped), "a row that nobody sent is none that the service left open")
+			} else {
+				require.Empty(t, droppedRows(samples, DropStopped))
+			}
 			require.Equal(t, test.full, r.state.GetFullIterationCount())
 			require.Equal(t, test.interrupted, r.state.GetPartialIterationCount())
 			require.Equal(t, string(statusDone), bar(r).Status())

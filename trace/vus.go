@@ -128,6 +128,9 @@ func (r *run) start(w *worker, j job) {
 		r.drop(j.row, j.due, DropStopped)
 	case r.ctx.Err() != nil: // its error says no more than that it was cut short
 		r.state.AddInterruptedIterations(1)
+		if w.sends.Load() == 0 {
+			r.silent(j.row, j.due, DropStopped)
+		}
 	case errext.IsInterruptError(err): // test.abort()
 		r.state.AddInterruptedIterations(1)
 		r.abort(err)
@@ -136,7 +139,7 @@ func (r *run) start(w *worker, j job) {
 			r.logScriptError(err)
 		}
 		if w.sends.Load() == 0 {
-			r.silent(j.row, j.due)
+			r.silent(j.row, j.due, DropNoRequest)
 		}
 		r.state.AddFullIterations(1)
 	}

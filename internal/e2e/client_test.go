@@ -198,7 +198,7 @@ func TestWrongUseOfCommands(t *testing.T) {
 		{[]string{"x", "llm", "nonsense"}, `unknown command \"nonsense\", expected one of:`},
 		{[]string{"x", "llm", "sim", "--nonsense"}, "unknown flag: --nonsense"},
 		{[]string{"x", "llm", "sim", "surplus"}, `expected no arguments, only flags`},
-		{[]string{"x", "llm", "sim", "--max-num-seqs", "0"}, "MaxNumSeqs is 0, expected at least 1"},
+		{[]string{"x", "llm", "sim", "--max-num-seqs", "0"}, "--max-num-seqs is 0, expected at least 1"},
 		{[]string{"x", "llm", "sim", "--listen", "nowhere"}, `--listen: got \"nowhere\", expected host:port`},
 	} {
 		r := runK6(t, tt.args...)

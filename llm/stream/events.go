@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"unsafe"
 
 	"github.com/tmaxmax/go-sse"
@@ -21,8 +22,7 @@ import (
 // that follows: FuzzEventsAreThoseOfGoSSE holds the two together.
 //
 // data is valid until yield returns.
-func events(r io.Reader, maxEvent int, yield func(name, data string) error) error {
-	s := &plainScanner{r: r, limit: maxEvent}
+func (s *plainScanner) events(yield func(name, data string) error) error {
 	for {
 		data, kind, err := s.next()
 		switch {
@@ -31,11 +31,84 @@ func events(r io.Reader, maxEvent int, yield func(name, data string) error) erro
 				return err
 			}
 		case err == nil && kind == otherFraming:
-			return sseEvents(s.rest(), maxEvent, yield)
+			return s.otherEvents(yield)
 		case errors.Is(err, io.EOF):
 			return nil // an event without its blank line is none
 		default:
 			return err
+		}
+	}
+}
+
+// otherEvents are those of another framing. A body that began with it, and held nothing of a stream of events, is told apart.
+func (s *plainScanner) otherEvents(yield func(name, data string) error) error {
+	if s.consumed {
+		return sseEvents(s.rest(), s.limit, yield)
+	}
+	head := &headOf{r: s.rest()}
+	seen := false
+	err := sseEvents(head, s.limit, func(name, data string) error {
+		seen = true
+
+		return yield(name, data)
+	})
+	if err == nil && !seen && !head.hasField() {
+		return &NoEventsError{Head: string(head.bytes)}
+	}
+
+	return err
+}
+
+// maxHeadBytes bounds what is kept of a body that may be no stream of events.
+const maxHeadBytes = 4 << 10
+
+// headOf keeps the beginning of what it reads.
+type headOf struct {
+	r     io.Reader
+	bytes []byte
+}
+
+func (h *headOf) Read(p []byte) (int, error) {
+	n, err := h.r.Read(p)
+	h.bytes = append(h.bytes, p[:min(n, maxHeadBytes-len(h.bytes))]...)
+
+	return n, err //nolint:wrapcheck // an io.Reader passes io.EOF through
+}
+
+// hasField says whether a line is one of an event's, or may have become one: the body can have broken off within it. A body
+// without any character says nothing of what it would have been.
+func (h *headOf) hasField() bool {
+	text := strings.Trim(strings.TrimPrefix(string(h.bytes), byteOrderMark), " \t\r\n")
+	if text == "" {
+		return true
+	}
+	for line := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '\n' || r == '\r' }) {
+		name, _, colon := strings.Cut(line, ":")
+		for _, field := range []string{"data", "event", "id", "retry"} {
+			if (colon && name == "") || name == field || (line == text && strings.HasPrefix(field, line)) {
+				return true
+			}
+		}
+	}
+
+	return false
+}
+
+const byteOrderMark = "\xEF\xBB\xBF"
+
+// beginsAsJSON reads up to the first character of the body, and says whether it opens a JSON object or list. No line of a
+// stream of events begins so.
+func (s *plainScanner) beginsAsJSON() bool {
+	for {
+		pending := bytes.TrimPrefix(s.buf[s.start:s.end], []byte(byteOrderMark))
+		if trimmed := bytes.TrimLeft(pending, " \t\r\n"); len(trimmed) > 0 {
+			return trimmed[0] == '{' || trimmed[0] == '['
+		}
+		if len(pending) > 0 && len(bytes.TrimLeft(pending, "\n")) == 0 {
+			s.start, s.scanned = s.end, 0 // blank lines, that some servers send until they have more to say
+		}
+		if s.fill() != nil {
+			return false // whoever reads on finds the same error
 		}
 	}
 }
@@ -95,10 +168,11 @@ func (s *plainScanner) next() (string, framing, error) {
 
 				continue
 			case pending[0] == ':':
-				if line := s.line(pending); line >= 0 {
-					if bytes.IndexByte(pending[:line], '\r') >= 0 {
-						return "", otherFraming, nil
-					}
+				line, other := s.line(pending)
+				if other {
+					return "", otherFraming, nil
+				}
+				if line >= 0 {
 					s.consume(line + 1)
 
 					continue
@@ -106,8 +180,12 @@ func (s *plainScanner) next() (string, framing, error) {
 			case !startsPlain(pending):
 				return "", otherFraming, nil
 			default:
-				if line := s.line(pending); line >= 0 && line+1 < len(pending) {
-					if pending[line+1] != '\n' || bytes.IndexByte(pending[:line], '\r') >= 0 {
+				line, other := s.line(pending)
+				if other {
+					return "", otherFraming, nil
+				}
+				if line >= 0 && line+1 < len(pending) {
+					if pending[line+1] != '\n' {
 						return "", otherFraming, nil
 					}
 					data := pending[len(prefix):line]
@@ -119,10 +197,6 @@ func (s *plainScanner) next() (string, framing, error) {
 			}
 		}
 		if err := s.fill(); err != nil {
-			if len(s.buf[s.start:s.end]) > 0 && bytes.IndexByte(s.buf[s.start:s.end], '\r') >= 0 {
-				return "", otherFraming, nil // a lone carriage return may end an event too
-			}
-
 			return "", plainEvent, err
 		}
 	}
@@ -137,18 +211,20 @@ func startsPlain(pending []byte) bool {
 	return prefix[:len(pending)] == string(pending)
 }
 
-// line is where the first line of what is pending ends; -1 where its end has not come.
-func (s *plainScanner) line(pending []byte) int {
+// line is where the first line of what is pending ends; -1 where its end has not come. other says that a carriage return has:
+// that may be an end of its own, and no line feed may ever follow.
+func (s *plainScanner) line(pending []byte) (end int, other bool) {
 	i := bytes.IndexByte(pending[s.scanned:], '\n')
 	if i < 0 {
+		other = bytes.IndexByte(pending[s.scanned:], '\r') >= 0
 		s.scanned = len(pending)
 
-		return -1
+		return -1, other
 	}
 	i += s.scanned
 	s.scanned = i
 
-	return i
+	return i, bytes.IndexByte(pending[:i], '\r') >= 0
 }
 
 func (s *plainScanner) consume(n int) {
@@ -179,9 +255,8 @@ func (s *plainScanner) fill() error {
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = fmt.Errorf("reading the answer: %w", err)
 	}
+	s.err = err // after what came with it
 	if n > 0 {
-		s.err = err // after what came with it
-
 		return nil
 	}
 

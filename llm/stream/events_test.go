@@ -12,6 +12,16 @@ import (
 	"github.com/tmaxmax/go-sse"
 )
 
+func events(r io.Reader, maxEvent int, yield func(name, data string) error) error {
+	err := (&plainScanner{r: r, limit: maxEvent}).events(yield)
+	var none *NoEventsError
+	if errors.As(err, &none) {
+		return nil // go-sse does not say so
+	}
+
+	return err
+}
+
 type seen struct{ Name, Data string }
 
 func collect(parse func(io.Reader, int, func(name, data string) error) error, r io.Reader) ([]seen, error) {

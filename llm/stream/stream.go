@@ -37,10 +37,21 @@ type Options struct {
 	OnEvent func(at time.Time, delta wire.Delta) bool
 	// Now is the clock; nil means [time.Now].
 	Now func() time.Time
+	// Whole, where set, is given a body that begins as JSON does, in place of events: a server that does not stream, or reports
+	// an error, may do so under any content type.
+	Whole func(body io.Reader) error
 	// Unwrap, where set, decompresses the body. It is applied above the clock: stamps are those of the compressed
 	// reads.
 	Unwrap func(io.Reader) (io.Reader, error)
 }
+
+// NoEventsError is returned by [Read] for a body that ended and held nothing of a stream of events: not one line that such a
+// stream may have.
+type NoEventsError struct {
+	Head string // its beginning
+}
+
+func (e *NoEventsError) Error() string { return "the answer is no stream of events" }
 
 // ErrStopped is returned by [Read] when OnEvent asked for the end.
 var ErrStopped = errors.New("reading was stopped by the caller")
@@ -67,8 +78,12 @@ func Read(body io.Reader, dec Decoder, tl *Timeline, o Options) error {
 			return fmt.Errorf("decompressing the answer: %w", err)
 		}
 	}
+	scanner := &plainScanner{r: plain, limit: maxEvent}
+	if o.Whole != nil && scanner.beginsAsJSON() {
+		return o.Whole(scanner.rest())
+	}
 
-	err := events(plain, maxEvent, func(name, data string) error {
+	err := scanner.events(func(name, data string) error {
 		delta, err := dec.Event(name, data)
 		if delta.Output {
 			tl.chunk(delta)

@@ -269,6 +269,85 @@ func TestAnEventIsStampedByTheReadThatCompletesIt(t *testing.T) {
 	}
 }
 
+// TestStampsDoNotDependOnTheLineEnding: whatever ends its lines, an event has the time of the read that completed it.
+func TestStampsDoNotDependOnTheLineEnding(t *testing.T) {
+	t.Parallel()
+	ends := func(end string) func(string) string {
+		return func(lf string) string { return strings.ReplaceAll(lf, "\n", end) }
+	}
+	lf, cr, crlf := ends("\n"), ends("\r"), ends("\r\n")
+	line := func(first, blank string) func(string) string { // the data line's end, and the blank line's
+		return func(text string) string {
+			return strings.ReplaceAll(strings.ReplaceAll(text, "\n\n", "\x00"), "\x00", first+blank)
+		}
+	}
+	for name, framing := range map[string][4]func(string) string{
+		"LF": {lf, lf, lf, lf}, "CR": {cr, cr, cr, cr}, "CRLF": {crlf, crlf, crlf, crlf},
+		"LF, then CR": {lf, cr, cr, cr}, "LF, then CRLF": {lf, crlf, crlf, crlf}, "CR, then LF": {cr, lf, lf, lf},
+		"CRLF, CR, LF": {crlf, cr, lf, cr}, "LF, CR, LF": {lf, cr, lf, lf},
+		"LF with a blank line of CR": {line("\n", "\r"), line("\n", "\r"), line("\n", "\r"), line("\n", "\r")},
+		"CR with a blank line of LF": {line("\r", "\r\n"), line("\r", "\r\n"), line("\r", "\r\n"), lf},
+	} {
+		for _, before := range []string{"", ": hi\n\n", ": hi\n"} {
+			pieces := []piece{
+				{ms(100), framing[0](before + delta("a"))},
+				{ms(100), framing[1](delta("b"))},
+				{ms(100), framing[2](delta("c"))},
+				{ms(50), framing[3](finish + done)},
+			}
+			tl, msg, err := read(t, &script{pieces: pieces}, stream.Options{})
+			require.NoError(t, err, "%s after %q", name, before)
+			require.Equal(t, "abc", msg.Text, "%s after %q", name, before)
+			require.Equal(t, []time.Duration{ms(100), ms(200), ms(300)}, tl.Offsets(), "%s after %q", name, before)
+		}
+	}
+
+	t.Run("cut anywhere", func(t *testing.T) {
+		t.Parallel()
+		for _, end := range []string{"\n", "\r", "\r\n"} {
+			first, second := ends(end)(": hi\n\n"+delta("a")), ends(end)(delta("b"))
+			for cut := 1; cut < len(second)-len(end); cut++ {
+				tl, _, err := read(t, &script{pieces: []piece{
+					{ms(10), first}, {ms(5), second[:cut]}, {ms(2), second[cut:]}, {ms(1), ends(end)(finish + done)},
+				}}, stream.Options{})
+				require.NoError(t, err)
+				require.Equal(t, []time.Duration{ms(10), ms(17)}, tl.Offsets(), "%q cut at %d", end, cut)
+			}
+		}
+	})
+
+	t.Run("CR LF in two reads", func(t *testing.T) {
+		t.Parallel()
+		// The carriage return ends the blank line by itself; the line feed that comes late belongs to it.
+		for _, text := range []string{crlf(delta("a")), crlf(": hi\n\n" + delta("a"))} {
+			tl, _, err := read(t, &script{pieces: []piece{
+				{ms(10), text[:len(text)-1]}, {ms(90), "\n"}, {ms(1), crlf(delta("b") + finish + done)},
+			}}, stream.Options{})
+			require.NoError(t, err)
+			require.Equal(t, []time.Duration{ms(10), ms(101)}, tl.Offsets())
+		}
+	})
+}
+
+// BenchmarkRead is the cost of a stream whose events come one by one, and cut in two.
+func BenchmarkRead(b *testing.B) {
+	event := []byte(delta("word"))
+	const events = 1000
+	for name, size := range map[string]int{"whole": len(event), "in halves": len(event)/2 + 1} {
+		b.Run(name, func(b *testing.B) {
+			body := bytes.Repeat(event, events)
+			b.SetBytes(int64(len(body)))
+			b.ReportAllocs()
+			for b.Loop() {
+				tl := &stream.Timeline{Sent: epoch}
+				if err := stream.Read(&cutReader{bytes.NewReader(body), size}, wire.NewDecoder(wire.Chat), tl, stream.Options{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 func TestLargeEvents(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{64 << 10, 65 << 10, 1<<20 + 1, 3 << 20} {

@@ -9,6 +9,8 @@ import (
 	"io"
 	"net/http"
 	"strings"
+
+	"github.com/safeqps/xk6-safeqps/llm/wire"
 )
 
 // Family is a kind of server, by how it offers its tokenizer.
@@ -194,7 +196,7 @@ func (s ServerTokenizer) post(ctx context.Context, path string, body map[string]
 	case len(data) > maxReply:
 		return reply{}, fmt.Errorf("POST %s: the answer is longer than %d bytes", url, maxReply)
 	case response.StatusCode != http.StatusOK:
-		return reply{}, fmt.Errorf("POST %s: expected status 200, got %d: %s", url, response.StatusCode, excerpt(data))
+		return reply{}, fmt.Errorf("POST %s: expected status 200, got %d: %s", url, response.StatusCode, s.excerpt(data))
 	}
 	if trimmed := bytes.TrimSpace(data); len(trimmed) > 0 && trimmed[0] == '[' {
 		err = json.Unmarshal(trimmed, &r.list)
@@ -202,7 +204,7 @@ func (s ServerTokenizer) post(ctx context.Context, path string, body map[string]
 		err = json.Unmarshal(trimmed, &r)
 	}
 	if err != nil {
-		return reply{}, fmt.Errorf("POST %s: expected token counts in JSON, got %s: %w", url, excerpt(data), err)
+		return reply{}, fmt.Errorf("POST %s: expected token counts in JSON, got %s: %w", url, s.excerpt(data), err)
 	}
 	return r, nil
 }
@@ -215,10 +217,10 @@ func (s ServerTokenizer) unknown() error {
 	return fmt.Errorf("unknown server family %q: expected %s, %s, %s or %s", s.Family, VLLM, SGLang, LlamaCPP, TGI)
 }
 
-// excerpt shows the beginning of an answer in an error.
-func excerpt(data []byte) string {
+// excerpt shows the beginning of an answer in an error, without a key that the server quotes.
+func (s ServerTokenizer) excerpt(data []byte) string {
 	const most = 200
-	text := strings.TrimSpace(string(data))
+	text := wire.SecretsIn(s.Header).Hide(strings.TrimSpace(string(data)))
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "") + "…"
 	}

@@ -31,7 +31,8 @@ func (d *Delta) output(reasoning bool) {
 // Decoder assembles one answer, from the events of a stream ([Decoder.Event]) or from a whole body ([Decoder.Body]).
 // It serves one request, and is not safe for concurrent use.
 type Decoder struct {
-	api API
+	api     API
+	secrets Secrets
 
 	id, model, finish        string
 	text, reasoning, refusal []byte
@@ -81,9 +82,8 @@ func (d *Decoder) Event(name, data string) (Delta, error) {
 		if !ok {
 			r.message = data
 		}
-		d.err = streamError(r)
 
-		return Delta{}, d.err
+		return Delta{}, d.fail(streamError(r))
 	case data == "":
 		return Delta{}, nil
 	}
@@ -97,15 +97,33 @@ func (d *Decoder) Event(name, data string) (Delta, error) {
 		d.chunks++
 	}
 	if err != nil {
-		d.err = err
-
-		return delta, err
+		return delta, d.fail(err)
 	}
 	if delta.Done {
 		d.done, d.marked = true, true
 	}
 
 	return delta, nil
+}
+
+// Hide keeps secrets out of the errors of this decoder.
+func (d *Decoder) Hide(secrets Secrets) { d.secrets = secrets }
+
+// fail ends the answer with an error, and returns it as it may be shown.
+func (d *Decoder) fail(err *Error) *Error {
+	err.tidy(d.secrets)
+	d.err = err
+
+	return err
+}
+
+// Reject ends an answer that is none of the API's, and shows the beginning of it, if there is any. The error is an [*Error].
+func (d *Decoder) Reject(problem, data string) error {
+	if data == "" {
+		return d.fail(&Error{Type: ErrDecode, Message: problem})
+	}
+
+	return d.fail(decodeError(problem, plainMessage(strings.TrimSpace(data))))
 }
 
 // ended says whether the answer has had its last word.
@@ -164,10 +182,8 @@ func (d *Decoder) Body(data []byte) error {
 	if d.err != nil {
 		return d.err
 	}
-	if err := d.body(string(data)); err != nil {
-		d.err = err
-
-		return err
+	if err := d.body(strings.TrimPrefix(string(data), "\uFEFF")); err != nil {
+		return d.fail(err)
 	}
 	d.done = true
 

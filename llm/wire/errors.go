@@ -32,6 +32,9 @@ type Error struct {
 	// Message is the server's own, or what is wrong with the answer. It is at most some 600 bytes long, on one line, and
 	// free of what looks like a credential.
 	Message string
+
+	data  string // what Message is about, to be shown behind it; not tidied yet
+	shows bool
 }
 
 // Error implements error.
@@ -56,8 +59,8 @@ func (e *Error) Error() string {
 // ErrorFromResponse makes an error of an answer whose HTTP status is not 200. The body may be JSON in any of the forms
 // that servers use, HTML, plain text, or empty. A request that does not fit the model's context is ErrContextLength
 // whatever status the server chose: llama.cpp answers 500, vLLM 400. A status below 400 is ErrDecode, since no API
-// answers with one.
-func ErrorFromResponse(status int, body []byte) *Error {
+// answers with one. The secrets are taken out of whatever the error repeats.
+func ErrorFromResponse(status int, body []byte, secrets ...string) *Error {
 	e := &Error{Type: typeOfStatus(status), Status: status}
 	text := strings.TrimSpace(string(body))
 	if report, ok := parseReport(text); ok {
@@ -68,7 +71,7 @@ func ErrorFromResponse(status int, body []byte) *Error {
 	if mayExceedContext(status) && exceedsContext(e.Code, e.Kind, e.Message) {
 		e.Type = ErrContextLength
 	}
-	e.tidy()
+	e.tidy(NewSecrets(secrets...))
 
 	return e
 }
@@ -108,28 +111,31 @@ func mayExceedContext(status int) bool {
 	}
 }
 
-// streamError makes an error of a report that came inside an answer with status 200.
+// streamError makes an error of a report that came inside an answer with status 200. It is not tidied yet.
 func streamError(r report) *Error {
 	e := &Error{Type: ErrStream, Code: r.code, Kind: r.kind, Message: r.message}
 	status, _ := strconv.Atoi(r.code) // many servers put a status there; a word is none
 	if mayExceedContext(status) && exceedsContext(r.code, r.kind, r.message) {
 		e.Type = ErrContextLength
 	}
-	e.tidy()
 
 	return e
 }
 
-// decodeError says what is wrong with an answer and shows the beginning of it.
+// decodeError says what is wrong with an answer and shows the beginning of it. It is not tidied yet.
 func decodeError(problem, data string) *Error {
-	return &Error{Type: ErrDecode, Message: problem + ": " + strconv.Quote(clean(data, maxExcerptBytes))}
+	return &Error{Type: ErrDecode, Message: problem, data: data, shows: true}
 }
 
-// tidy bounds the texts, and adds the remedy to a refusal that has one.
-func (e *Error) tidy() {
+// tidy bounds the texts, without the secrets, and adds the remedy to a refusal that has one.
+func (e *Error) tidy(secrets Secrets) {
 	refused := refusesStreamOptions(e)
-	e.Code, e.Kind = clean(e.Code, maxExcerptBytes), clean(e.Kind, maxExcerptBytes)
-	e.Message = clean(e.Message, maxMessageBytes)
+	e.Code, e.Kind = clean(e.Code, maxExcerptBytes, secrets), clean(e.Kind, maxExcerptBytes, secrets)
+	e.Message = clean(e.Message, maxMessageBytes, secrets)
+	if e.shows {
+		e.Message += ": " + strconv.Quote(clean(e.data, maxExcerptBytes, secrets))
+		e.data, e.shows = "", false
+	}
 	if e.Message == "" {
 		e.Message = describeStatus(e.Status)
 	}
@@ -261,11 +267,10 @@ var htmlTitle = regexp.MustCompile(`(?is)<title[^>]*>(.*?)</title>`)
 // plainMessage makes a message of a body that is not JSON. Of an HTML page, which a proxy wrote, only the title says
 // anything.
 func plainMessage(text string) string {
-	text = firstBytes(text, maxScanBytes)
 	if !strings.HasPrefix(text, "<") {
 		return text
 	}
-	if title := htmlTitle.FindStringSubmatch(text); title != nil {
+	if title := htmlTitle.FindStringSubmatch(firstBytes(text, maxScanBytes)); title != nil {
 		return "an HTML page: " + strings.TrimSpace(title[1])
 	}
 
@@ -311,10 +316,16 @@ func exceedsContext(code, kind, message string) bool {
 // credential matches what a server may quote of a request's key: a bearer token, or a key with a well-known prefix.
 var credential = regexp.MustCompile(`(?i)bearer\s+[^\s"',}]{8,}|\b(?:sk|gsk|hf|xai|nvapi)[-_][\w*.-]{16,}`)
 
-// clean makes one short, safe line of what a server sent.
-func clean(text string, limit int) string {
-	text = strings.ToValidUTF8(firstBytes(text, maxScanBytes), "\uFFFD")
-	text = credential.ReplaceAllString(text, "[redacted]")
+// clean makes one short, safe line of what a server sent. What is secret goes before anything is cut: the beginning of a key is
+// most of a key.
+func clean(text string, limit int, secrets Secrets) string {
+	if len(text) > maxScanBytes {
+		text = secrets.hideCut(firstBytes(text, maxScanBytes))
+	} else {
+		text = secrets.Hide(text)
+	}
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	text = credential.ReplaceAllString(text, redacted)
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.IsControl(r)
 	}), " ")

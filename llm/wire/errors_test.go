@@ -142,6 +142,49 @@ func TestMessagesAreBounded(t *testing.T) {
 	require.Equal(t, strings.Repeat("日本", 85)+"…", ErrorFromResponse(500, []byte(long)).Message) // 510 of 512 bytes
 }
 
+// TestSecretsAreHiddenBeforeAnythingIsCut: a cut within a key would leave its beginning, which no search for the key finds.
+func TestSecretsAreHiddenBeforeAnythingIsCut(t *testing.T) {
+	t.Parallel()
+	key := strings.Repeat("Qz/7", 21) + "!" // 85 characters, of no known form
+	secrets := NewSecrets(key, "Qz/7Q", "abc")
+	shown := func(e *Error) string { return e.Error() + e.Code + e.Kind + e.Message }
+	for _, escape := range []bool{false, true} {
+		quoted := key
+		if escape {
+			quoted = strings.ReplaceAll(key, "/", `\/`)
+		}
+		for pad := 0; pad < 5000; pad += 61 {
+			for _, filler := range []string{"x", " "} {
+				said := strings.Repeat(filler, pad) + " " + quoted + " and more"
+				for _, body := range []string{
+					said, `{"error":{"message":"` + said + `"}}`, `{"error":{"message":"m","code":"` + said + `","type":"` + said + `"}}`,
+					`{"detail":["` + said + `"]}`, "<title>" + said + "</title>",
+				} {
+					if escape && body == said {
+						continue
+					}
+					require.NotContains(t, shown(ErrorFromResponse(401, []byte(body), key, "Qz/7Q", "abc")), "Qz", "%d of %q", pad, filler)
+				}
+				for _, event := range []string{said, `{"choices":"` + said + `"}`, `{"choices":[{"delta":"` + said + `"}]}`, `{"error":{"message":"` + said + `"}}`} {
+					d := NewDecoder(Chat)
+					d.Hide(secrets)
+					_, err := d.Event("", event)
+					require.Error(t, err)
+					require.NotContains(t, err.Error(), "Qz", "%d of %q", pad, filler)
+					require.Same(t, err, d.Finish())
+					d = NewDecoder(Chat)
+					d.Hide(secrets)
+					require.NotContains(t, d.Body([]byte(event)).Error(), "Qz")
+					d = NewDecoder(Chat)
+					d.Hide(secrets)
+					require.NotContains(t, d.Reject("no stream", event).Error(), "Qz")
+				}
+			}
+		}
+	}
+	require.Equal(t, "abc [redacted] [redacted]", ErrorFromResponse(401, []byte("abc "+key+" Qz/7Q"), secrets...).Message)
+}
+
 func TestCredentialsAreRedacted(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{

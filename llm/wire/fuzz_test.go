@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
@@ -78,7 +79,7 @@ func FuzzBody(f *testing.F) {
 		d := NewDecoder(whole[int(api)%len(whole)])
 		err := d.Body(body)
 		if err == nil {
-			require.True(t, json.Valid(body))
+			require.True(t, json.Valid(bytes.TrimPrefix(body, []byte("\uFEFF"))))
 			require.NoError(t, d.Finish())
 		} else {
 			checkError(t, err)

@@ -187,7 +187,7 @@ func (d *Decoder) responsesStatus(named string, response gjson.Result) *Error {
 	case "failed", "cancelled":
 		return streamError(report{code: status, message: "the server reports the answer as " + status})
 	default:
-		return &Error{Type: ErrTruncated, Message: "the answer is not complete: its status is \"" + clean(status, maxExcerptBytes) + "\""}
+		return &Error{Type: ErrTruncated, Message: "the answer is not complete: its status is \"" + status + "\""}
 	}
 
 	return nil
