@@ -59,9 +59,6 @@ type Info struct {
 	Calibrated bool `json:"calibrated"`
 	// IgnoreEOS: answers are forced to the trace's length.
 	IgnoreEOS bool `json:"ignore_eos"`
-	// IdealPrefixHitRatio is the share of prompt tokens that an endless prefix cache, empty at first, would serve; nil
-	// where the prompts' text is not this module's, or repeats by design.
-	IdealPrefixHitRatio *float64 `json:"ideal_prefix_hit_ratio,omitempty"`
 }
 
 // Infos lists the traces that this process has opened, in the order of their ids.
@@ -405,9 +402,9 @@ func (r *recording) publish(stem, options string, f files) {
 		return Info{
 			ID: r.id, Name: t.Name, Digest: t.Digest, Rows: len(t.Rows), Seed: r.seed, Rate: r.meanRate(), Labels: t.Labels,
 			Synthetic: r.planOptions.Pool == nil, Calibrated: r.isCalibrated(), IgnoreEOS: r.planOptions.IgnoreEOS,
-			IdealPrefixHitRatio: r.idealPrefixHitRatio(),
 		}
 	}
+	r.ideal = r.idealPrefixHitRatio
 	publish(r.id, r.schedule)
 }
 
@@ -426,14 +423,42 @@ func (r *recording) isCalibrated() bool {
 	return r.planOptions.Calibration != (tokens.Calibration{}) || len(r.plans) > 0
 }
 
-func (r *recording) idealPrefixHitRatio() *float64 {
-	if r.planOptions.Pool != nil || (r.planOptions.Loop != nil && r.planOptions.Loop.SamePrefixes) {
+// idealPrefixHitRatio is nil where the prompts' text is not this module's.
+func (r *recording) idealPrefixHitRatio(order []replay) *float64 {
+	if r.planOptions.Pool != nil {
 		return nil
 	}
-	ratio := 0.0 // prompts of one's own share nothing
-	if prefix := r.summary().Prefix; prefix != nil && !r.planOptions.IgnoreHashIDs {
-		ratio = prefix.TokenHitRatio
+	rows := r.trace.Rows
+	cache := format.NewPrefixCache(rows, r.trace.BlockSize)
+	sent := make(map[int]bool) // of the rows whose prompt is like no other: sent again, it is like itself
+	tokens, hits := int64(0), int64(0)
+	for _, next := range order {
+		row := &rows[next.row%len(rows)]
+		if row.InputTokens == format.Unknown || row.IsLiteral() {
+			return nil
+		}
+		hit := 0
+		switch {
+		case len(row.HashIDs) > 0 && !r.planOptions.IgnoreHashIDs:
+			text := uint64(next.row / len(rows)) // #nosec G115 -- not negative
+			if r.planOptions.Loop != nil && r.planOptions.Loop.SamePrefixes {
+				text = 0
+			}
+			hit = cache.Serve(text, row.HashIDs, int(row.InputTokens)).Tokens
+		case sent[next.row]:
+			hit = int(row.InputTokens)
+		default:
+			sent[next.row] = true
+		}
+		if next.counts {
+			tokens += int64(row.InputTokens)
+			hits += int64(hit)
+		}
 	}
+	if tokens == 0 {
+		return nil
+	}
+	ratio := float64(hits) / float64(tokens)
 
 	return &ratio
 }

@@ -31,6 +31,11 @@ type Row struct {
 	Extra *Extra
 }
 
+// IsLiteral says whether the row brings its own prompt.
+func (r *Row) IsLiteral() bool {
+	return r.Extra != nil && (r.Extra.Payload != nil || r.Extra.Messages != nil || r.Extra.Text != "")
+}
+
 // Extra is the part of a row that most traces do not have.
 type Extra struct {
 	// Session groups the turns of one conversation; "" when the row has no session.
