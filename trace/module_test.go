@@ -3,6 +3,7 @@ package trace
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"math"
 	"net/http"
@@ -566,6 +567,22 @@ func TestGenerate(t *testing.T) {
 	require.Equal(t, 10*time.Second, window.due(100)-window.due(0), "a pass takes as long as was generated, not to its last arrival")
 	require.Contains(t, asJSON(t, rt, `trace.generate({rate: 5, count: 200, mix: "a=1@10/10", prefix: {share: 1, tokens: 64, groups: 2}})
 		.summary().prefix`), `"blocks":400`)
+}
+
+// A number of requests at a rate takes count/rate, however early its last one comes.
+func TestACountKeepsItsRate(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	rt := p.vu(t)
+	for _, count := range []int{1, 4, 20} {
+		js(t, rt, fmt.Sprintf(`var w = trace.generate({rate: 5, count: %d, mix: "chat", loop: true})`, count))
+		looped := scenariosOf(t, rt, `{load: w.scenario({duration: "400s"})}`)
+		require.EqualValues(t, 2000, looped["load"].To.Int64, "5/s for 400 s")
+		phases := scenariosOf(t, rt, `w.phases({warmup: "40s", steady: "400s"})`)
+		require.EqualValues(t, 2000, phases["steady"].To.Int64-phases["steady"].From.Int64)
+		require.Len(t, p.said(fmt.Sprintf("%d rows over %s, seed 0, 5 requests/s on average", count, time.Duration(count)*200*time.Millisecond)), 1)
+	}
+	require.Equal(t, "4s", js(t, rt, `trace.generate({rate: 5, count: 20, mix: "chat"}).scenario({maxVUs: 5}).duration`).String())
 }
 
 func TestEstimateCountsBursts(t *testing.T) {

@@ -335,7 +335,7 @@ func openFile(name string, f files, read readOptions, ask requestOptions) (*reco
 		t = classify(t, read.Classes)
 	}
 
-	r, err := newRecording(t, f, read, ask, 0)
+	r, err := newRecording(t, f, read, ask)
 	if err != nil {
 		return nil, err
 	}
@@ -345,11 +345,7 @@ func openFile(name string, f files, read readOptions, ask requestOptions) (*reco
 }
 
 // newRecording prepares a trace for replay.
-//
-// A generated trace lasts longer than to its last row; for one from a file, lasts is 0.
-func newRecording(
-	t *format.Trace, f files, read readOptions, ask requestOptions, lasts time.Duration,
-) (*recording, error) {
+func newRecording(t *format.Trace, f files, read readOptions, ask requestOptions) (*recording, error) {
 	o := workload.Options{
 		Seed: ask.Seed, Calibration: ask.Calibration, IDs: ask.IDs, IgnoreHashIDs: ask.IgnoreHashIDs,
 		UnstreamedShare: ask.UnstreamedShare, IgnoreEOS: ask.IgnoreEOS,
@@ -370,12 +366,13 @@ func newRecording(
 		}
 	}
 	s := &schedule{rows: t.Rows}
-	if rate, ok := t.MeanRate(); ok {
+	if rate, ok := t.MeanRate(); t.Length > s.span() {
+		s.period = t.Length
+	} else if ok {
 		// One mean gap after the last row, so that the mean rate holds across the seam.
 		s.period = max(s.span(), t.Span()+time.Duration(math.Round(float64(time.Second)/rate)))
-		if lasts > s.span() {
-			s.period = lasts
-		}
+	}
+	if s.period > 0 {
 		o.Loop = &workload.Loop{Period: s.period, SamePrefixes: read.SamePrefixes}
 	} else if read.Endless {
 		return nil, errors.New("loop: a trace of one row, or of one instant, has no length to repeat")
@@ -387,7 +384,7 @@ func newRecording(
 
 	return &recording{
 		schedule: s, trace: t, plan: plan, planOptions: o, api: ask.API, seed: ask.Seed, endless: read.Endless,
-		lasts:   max(lasts, s.span()),
+		lasts:   max(t.Length, s.span()),
 		summary: sync.OnceValue(func() format.Summary { return format.Summarize(t) }),
 	}, nil
 }

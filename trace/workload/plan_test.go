@@ -659,7 +659,11 @@ func TestAGeneratedTraceKnowsItsLength(t *testing.T) {
 			Rate: 0, Stages: []arrival.Stage{{Duration: 10 * time.Second, Target: 10}, {Duration: 20 * time.Second, Target: 10}},
 			Burstiness: 1, Seed: 3,
 		}, 30 * time.Second, 250.0 / 30},
-		"a number": {arrival.Config{Rate: 10, Count: 100, Burstiness: math.Inf(1), Seed: 3}, 0, 10},
+		"a number":           {arrival.Config{Rate: 10, Count: 100, Burstiness: math.Inf(1), Seed: 3}, 10 * time.Second, 10},
+		"a number of bursts": {arrival.Config{Rate: 5, Count: 4, Burstiness: 0.1, Seed: 0}, 800 * time.Millisecond, 5},
+		"a number on stages": {arrival.Config{
+			Stages: []arrival.Stage{{Duration: 10 * time.Second, Target: 10}}, Count: 8, Burstiness: 1, Seed: 3,
+		}, 4 * time.Second, 2},
 	} {
 		made, err := Generate(Config{Arrivals: tt.arrivals, Mix: mix})
 		require.NoError(t, err, name)
