@@ -302,21 +302,22 @@ func (a *anonymizer) add(b *builder, line []byte) error {
 		b.notes.ZeroOutputDropped++
 		return nil
 	}
+	if row.InputTokens == 0 {
+		b.notes.ZeroInputDropped++
+		return nil
+	}
 	if row.Class, err = a.class(root); err != nil {
 		return err
 	}
 	if session := a.session(root, body); session != "" {
 		row.Extra = &Extra{Session: session}
 	}
-	if tokens != nil && row.InputTokens > 0 {
+	if tokens != nil {
 		row.HashIDs = b.ids.keep(a.chain(tokens, row.InputTokens))
 		report.RowsWithBlocks++
 	}
 	if row.OutputTokens == 0 {
 		b.notes.ZeroOutputKept++
-	}
-	if row.InputTokens == 0 {
-		b.notes.ZeroInput++
 	}
 	a.report = report
 	b.rows = append(b.rows, row)

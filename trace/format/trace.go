@@ -328,8 +328,8 @@ type Notes struct {
 	DuplicateRows int
 	// ZeroOutputDropped and ZeroOutputKept count rows without output tokens.
 	ZeroOutputDropped, ZeroOutputKept int
-	// ZeroInput is the number of kept rows with a prompt of no tokens.
-	ZeroInput int
+	// ZeroInputDropped counts rows whose prompt has no tokens, and that bring none of their own: nothing can be asked.
+	ZeroInputDropped int
 	// UnknownInput and UnknownOutput count kept rows whose length the file does not give.
 	UnknownInput, UnknownOutput int
 	// FromDelay is the number of rows without a timestamp, whose due time is their session's previous row
@@ -379,7 +379,7 @@ func (n Notes) Oddities() []Oddity {
 	count(n.DuplicateRows, "duplicate_rows", "rows equal an earlier row; kept")
 	count(n.ZeroOutputDropped, "zero_output_dropped", "rows without output tokens, dropped")
 	count(n.ZeroOutputKept, "zero_output_kept", "rows without output tokens, kept")
-	count(n.ZeroInput, "zero_input", "rows without input tokens, kept")
+	count(n.ZeroInputDropped, "zero_input_dropped", "rows without input tokens, dropped")
 	count(n.UnknownInput, "unknown_input", "rows whose input length the file does not give")
 	count(n.UnknownOutput, "unknown_output", "rows whose output length the file does not give")
 	count(n.FromDelay, "due_from_delay",
