@@ -249,9 +249,9 @@ func (r *run) handOver(j job) {
 
 // silent tells of a row whose iteration sent nothing. k6 counts it as an iteration, so it is no dropped one of k6's; but a
 // service that was never asked has not answered.
-func (r *run) silent(row int, due time.Time) {
+func (r *run) silent(row int, due time.Time, reason DropReason) {
 	r.started.Add(-1)
-	d := r.dropOf(row, due, DropNoRequest)
+	d := r.dropOf(row, due, reason)
 	d.Sample.Metric = nil
 	r.drops.add(d)
 }
