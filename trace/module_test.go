@@ -401,6 +401,31 @@ func TestStepsKeepEachRate(t *testing.T) {
 	require.Equal(t, map[string]string{"step": "20", "phase": "steady"}, scenarios["search_step1_steady"].GetTags())
 }
 
+// The phase that is measured has the step's rate by itself, however uneven the trace is.
+func TestStepsHoldTheirRate(t *testing.T) {
+	t.Parallel()
+	rt := newProject(t).vu(t)
+	scenarios := scenariosOf(t, rt, `trace.generate({rate: 3, duration: "400s", burstiness: 0.2, mix: "chat", seed: 8})
+		.steps([2, 4, 8], {hold: "60s", settle: "15s"})`)
+	row := int64(0)
+	for i, rate := range []int64{2, 4, 8} {
+		for _, part := range []struct {
+			phase   string
+			seconds int64
+		}{{"warmup", 15}, {"steady", 60}} {
+			c := scenarios[fmt.Sprintf("step%d_%s", i+1, part.phase)]
+			require.Equal(t, []int64{row, row + rate*part.seconds}, []int64{c.From.Int64, c.To.Int64})
+			row = c.To.Int64
+			w, err := c.window()
+			require.NoError(t, err)
+			require.LessOrEqual(t, w.lastDue(), time.Duration(part.seconds)*time.Second)
+		}
+	}
+	scenarios = scenariosOf(t, rt, `trace.open("conversation.jsonl").steps([0.1], {hold: "10s", settle: "1s"})`)
+	require.Zero(t, scenarios["step1_warmup"].To.Int64, "a tenth of a row is none")
+	require.EqualValues(t, 1, scenarios["step1_steady"].To.Int64)
+}
+
 func TestStagesForAStockExecutor(t *testing.T) {
 	t.Parallel()
 	rt := newProject(t).vu(t)
