@@ -316,6 +316,7 @@ func newTraceAnonymize(env environment) *cobra.Command {
 		out, keyFile, encoding, unit, zeroOutput, window string
 		force, keepHashes, skipBadRows, asJSON           bool
 		fields                                           map[string]string
+		keepClasses                                      []string
 		blockSize, limit                                 int
 	)
 	cmd := &cobra.Command{
@@ -323,13 +324,13 @@ func newTraceAnonymize(env environment) *cobra.Command {
 		Short: "Turn a log of production requests into a trace: times, lengths, classes, sessions, prefix similarity, never text",
 		Long: "Reads OpenAI- or Anthropic-style request logs (JSONL) with text, or with lengths only. The trace holds arrival\n" +
 			"times from zero, token counts, class, session and keyed hashes of prompt blocks, so that prefix reuse can be\n" +
-			"replayed. It never holds text, names, ids, the clock time or the key. Without --key-file the key is drawn at\n" +
-			"random and forgotten.",
+			"replayed. It never holds text, names, ids, the clock time or the key; classes keep the names that --keep-classes lists.\n" +
+			"Without --key-file the key is drawn at random and forgotten.",
 		Example: "  k6 x llm trace anonymize requests.jsonl --encoding o200k_base --out trace.jsonl",
 		Args:    exactArgs("LOG"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			options := format.AnonymizeOptions{
-				KeepHashes: keepHashes, BlockSize: blockSize, Fields: fields, Unit: format.Unit(unit),
+				KeepHashes: keepHashes, KeepClasses: keepClasses, BlockSize: blockSize, Fields: fields, Unit: format.Unit(unit),
 				ZeroOutput: format.ZeroOutput(zeroOutput), SkipBadRows: skipBadRows, Limit: limit,
 			}
 			var err error
@@ -364,6 +365,10 @@ func newTraceAnonymize(env environment) *cobra.Command {
 			fmt.Fprintf(env.stderr, "%d requests; prompt lengths: %d from usage, %d counted; answer lengths: %d from usage, %d counted; "+
 				"%d with prefix blocks\n", len(t.Rows), report.InputFromUsage, report.InputCounted, report.OutputFromUsage,
 				report.OutputCounted, report.RowsWithBlocks)
+			if report.ClassesReplaced > 0 {
+				fmt.Fprintf(env.stderr, "%d classes were replaced by names such as class-1: name those that may stay with --keep-classes\n",
+					report.ClassesReplaced)
+			}
 
 			return nil
 		},
@@ -373,6 +378,7 @@ func newTraceAnonymize(env environment) *cobra.Command {
 	flags.StringVar(&encoding, "encoding", "", "tiktoken encoding that counts prompts and cuts them into blocks, e.g. o200k_base; without it rows must say their lengths")
 	flags.StringVar(&keyFile, "key-file", "", "file that holds the key, at least 16 bytes; default: drawn and forgotten")
 	flags.BoolVar(&keepHashes, "keep-hashes", false, "write the keyed hashes, so that traces made with one key can be joined")
+	flags.StringSliceVar(&keepClasses, "keep-classes", nil, "classes that keep their names, besides short, typical, long and extreme; the others become class-1, class-2, …")
 	flags.IntVar(&blockSize, "block-size", 0, "tokens in a block; default: 512")
 	flags.StringToStringVar(&fields, "fields", nil, "where timestamp, input_length, output_length, session_id, class, request, response are in a line")
 	flags.StringVar(&unit, "unit", "", "unit of the timestamps; default: detected")
@@ -409,6 +415,7 @@ func writeTrace(env environment, path string, force bool, t *format.Trace) error
 		if err := errors.Join(write(buffered, t), buffered.Flush()); err != nil {
 			return fmt.Errorf("writing the trace: %w", err)
 		}
+		tellLeftOut(env, t)
 
 		return nil
 	}
@@ -433,8 +440,16 @@ func writeTrace(env environment, path string, force bool, t *format.Trace) error
 		return errors.Join(fmt.Errorf("writing the trace to %s: %w", path, err), os.Remove(file.Name()))
 	}
 	fmt.Fprintf(env.stderr, "%s: %d requests over %s\n", path, len(t.Rows), span(t).Round(time.Millisecond))
+	tellLeftOut(env, t)
 
 	return nil
+}
+
+// tellLeftOut says which lines of the file are not in the trace.
+func tellLeftOut(env environment, t *format.Trace) {
+	if left := t.Notes.LeftOut(); left != "" {
+		fmt.Fprintln(env.stderr, left)
+	}
 }
 
 func span(t *format.Trace) time.Duration {

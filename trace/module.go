@@ -186,6 +186,9 @@ func (r *recording) String() string {
 	if rate, ok := r.trace.OfferedRate(); ok {
 		text += fmt.Sprintf(", %.4g requests/s on average", rate)
 	}
+	if left := r.trace.Notes.LeftOut(); left != "" {
+		text += "; " + left
+	}
 	for _, l := range r.trace.Labels {
 		text += "; " + l.Kind + ": " + l.Detail
 	}

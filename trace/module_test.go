@@ -594,6 +594,16 @@ func TestGenerate(t *testing.T) {
 		.summary().prefix`), `"blocks":400`)
 }
 
+// Rows that were left out of a trace are told when it is opened.
+func TestOpenTellsWhatItLeavesOut(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	p.write(t, "odd.jsonl", conversation+`{"timestamp": 1750, "input_length": 5, "output_length": 0}`+"\nnonsense\n")
+	js(t, p.vu(t), `trace.open("odd.jsonl", {skipBadRows: true})`)
+	require.Len(t, p.said("8 rows over 700ms, seed 0, 10 requests/s on average; 2 of 10 lines left out: "+
+		"1 that could not be read, 1 without output tokens, such as odd.jsonl:10: not valid JSON"), 1)
+}
+
 // A number of requests at a rate takes count/rate, however early its last one comes.
 func TestACountKeepsItsRate(t *testing.T) {
 	t.Parallel()

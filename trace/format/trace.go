@@ -342,6 +342,29 @@ type Notes struct {
 	IgnoredKeys map[string]int
 }
 
+// LeftOut says which rows of the file are not in the trace, for a line of a log; "" where all are.
+func (n Notes) LeftOut() string {
+	var parts []string
+	for _, p := range []struct {
+		count int
+		what  string
+	}{
+		{n.BadRows, "that could not be read"}, {n.ZeroOutputDropped, "without output tokens"}, {n.ZeroInputDropped, "without input tokens"},
+	} {
+		if p.count > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", p.count, p.what))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("%d of %d lines left out: %s", n.BadRows+n.ZeroOutputDropped+n.ZeroInputDropped, n.Lines, strings.Join(parts, ", "))
+	if len(n.BadRowExamples) > 0 {
+		text += ", such as " + n.BadRowExamples[0]
+	}
+	return text
+}
+
 // Oddity is one thing that a user of a trace should know.
 type Oddity struct {
 	// Kind is a stable snake_case name.
