@@ -183,12 +183,17 @@ func (b *builder) fieldError(field int, err error, got string) error {
 	}
 	reason := err.Error()
 	if got != "" {
-		if len(got) > 60 {
-			got = got[:60] + "…"
-		}
-		reason = fmt.Sprintf("%s: got %s", reason, strconv.Quote(got))
+		reason = fmt.Sprintf("%s: got %s", reason, quoted(got))
 	}
 	return &LineError{Key: key, Reason: reason}
+}
+
+// quoted shows a file's text, shortened.
+func quoted(got string) string {
+	if len(got) > 60 {
+		got = got[:60] + "…"
+	}
+	return strconv.Quote(got)
 }
 
 // row reads one line. The row's HashIDs are in the builder's scratch space.

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -308,6 +309,41 @@ func TestBadFiles(t *testing.T) {
 	}
 	_, err := Read("f", strings.NewReader(`{"timestamp":1,"input_length":5,"output_length":1}`), Options{Window: window})
 	require.ErrorIs(t, err, ErrEmptyWindow)
+}
+
+// A bad line is an error with file, line and reason wherever it stands, or is skipped: also where the first line would have told the form.
+func TestBadFirstLines(t *testing.T) {
+	const row = `{"timestamp":%d,"input_length":5,"output_length":6}` + "\n"
+	rows := fmt.Sprintf(row+row, 1000, 2000)
+	for _, c := range []struct{ name, file, want string }{
+		{"no such date", "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-02-30 18:15:46.68,5,6\n2023-11-16 18:15:46,5,6\n2023-11-16 18:15:47,5,6\n", `f:2: TIMESTAMP: no such date or time of day: got "2023-02-30 18:15:46.68"`},
+		{"no number", "time_s,input_tokens,output_tokens\nsoon,5,6\n0.5,5,6\n1.5,5,6\n", `f:2: time_s: not a number: got "soon"`},
+		{"a number among dates", `{"ts":12,"input_length":5,"output_length":6}
+{"ts":"2023-11-16T18:15:46Z","input_length":5,"output_length":6}
+{"ts":"2023-11-16T18:15:47Z","input_length":5,"output_length":6}
+`, `f:1: ts: not a date and time such as 2023-11-16 18:15:46.68: got "12"`},
+		{"garbage before objects", "garbage, here\n" + rows, "f:1: not valid JSON: invalid character 'g' looking for beginning of value"},
+		{"a broken object before objects", `{"timestamp": NaN}` + "\n" + rows, "f:1: not valid JSON: invalid character 'N' looking for beginning of value"},
+	} {
+		_, err := Read("f", strings.NewReader(c.file), Options{})
+		require.EqualError(t, err, c.want, c.name)
+		var lineErr *LineError
+		require.ErrorAs(t, err, &lineErr)
+		trace := readString(t, c.file, Options{SkipBadRows: true})
+		require.Len(t, trace.Rows, 2, c.name)
+		require.Equal(t, 1, trace.Notes.BadRows, c.name)
+		require.Equal(t, time.Second, trace.Rows[1].Due, c.name)
+	}
+	for _, c := range []struct{ name, file, want, lines string }{
+		{"only a broken object", "\n" + `{"timestamp": NaN}`, "f:2: not valid JSON: invalid character 'N' looking for beginning of value", "1"},
+		{"only words for times", "ts,input_tokens,output_tokens\nsoon,5,6\nlater,5,6\n", `f:2: ts: neither a number nor a date and time: got "soon"`, "2"},
+		{"no time", "ts,input_tokens,output_tokens\n,5,6\n", `f:2: ts: missing`, "1"},
+	} {
+		_, err := Read("f", strings.NewReader(c.file), Options{})
+		require.EqualError(t, err, c.want, c.name)
+		_, err = Read("f", strings.NewReader(c.file), Options{SkipBadRows: true})
+		require.EqualError(t, err, "f: none of the first "+c.lines+" lines can be read, such as: "+c.want, c.name)
+	}
 }
 
 type failingReader struct{ data *strings.Reader }
