@@ -126,5 +126,9 @@ func TestWriteCSV(t *testing.T) {
 	require.ErrorContains(t, WriteCSV(&b, sample()), "row 0 has hash ids")
 	require.ErrorContains(t, WriteCSV(&b, &Trace{Rows: []Row{{InputTokens: Unknown}}}), "row 0 has an unknown length")
 	require.ErrorContains(t, WriteCSV(&b, &Trace{Rows: []Row{{Class: "a\nb"}}}), "line break")
+	for _, unfit := range []*Trace{sample(), {Rows: []Row{{InputTokens: Unknown}}}, {Rows: []Row{{Class: "a\nb"}}}} {
+		require.ErrorIs(t, WriteCSV(&b, unfit), ErrNotCSV)
+	}
+	require.NotErrorIs(t, WriteCSV(brokenWriter{}, trace), ErrNotCSV)
 	require.ErrorContains(t, WriteCSV(brokenWriter{}, trace), "disk full")
 }
