@@ -347,6 +347,28 @@ func TestPhasesDivideTheTraceByTime(t *testing.T) {
 	require.Empty(t, p.said("repeated"))
 }
 
+func TestPhasesWithoutLengths(t *testing.T) {
+	t.Parallel()
+	rt := newProject(t).vu(t)
+	js(t, rt, `var w = trace.open("conversation.jsonl")`)
+	for _, code := range []string{"w.phases()", "w.phases({})", "w.phases({warmup: 0})"} {
+		_, err := rt.VU.Runtime().RunString(code)
+		require.ErrorContains(t, err, `no length above 0, expected lengths such as {warmup: "2m"`, code)
+	}
+}
+
+func TestWhatATraceIsStays(t *testing.T) {
+	t.Parallel()
+	rt := newProject(t).vu(t)
+	js(t, rt, `var w = trace.open("conversation.jsonl", {seed: 4})`)
+	for _, name := range []string{"id", "length", "seed"} {
+		_, err := rt.VU.Runtime().RunString(`"use strict"; w.` + name + ` = 5`)
+		require.ErrorContains(t, err, "TypeError", name)
+	}
+	require.Equal(t, "[8,4]", asJSON(t, rt, "[w.length, w.seed]"))
+	require.Contains(t, asJSON(t, rt, "Object.keys(w)"), `"length"`)
+}
+
 func TestPhasesRepeatATraceThatIsTooShort(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)

@@ -51,7 +51,7 @@ func replayed(id string, scenarios lib.ScenarioConfigs) []format.Label {
 		}
 	}
 	if len(windows) == 0 {
-		return s.otherArrivals()
+		return s.otherArrivals(scenarios)
 	}
 	var labels []format.Label
 	add := func(kind, text string, args ...any) {
@@ -142,10 +142,14 @@ type replay struct {
 }
 
 // otherArrivals is what is said of a trace that no scenario replays: its requests start when others say.
-func (s *schedule) otherArrivals() []format.Label {
+func (s *schedule) otherArrivals(scenarios lib.ScenarioConfigs) []format.Label {
+	_, _, unit := s.misreadStages(scenarios)
 	switch bin := time.Duration(s.bin.Load()); {
 	case !s.asked.Load():
 		return nil
+	case unit > 0:
+		return []format.Label{{Kind: labelArrivals, Detail: fmt.Sprintf("evened out in bins of %s, at %.3g times its load, since timeUnit is %s",
+			bin, bin.Seconds()/unit.Seconds(), unit)}}
 	case bin > 0:
 		return []format.Label{{Kind: labelArrivals, Detail: fmt.Sprintf("evened out in bins of %s", bin)}}
 	case s.recorded:

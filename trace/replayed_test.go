@@ -3,8 +3,10 @@ package trace
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
+	"github.com/sirupsen/logrus"
 	logtest "github.com/sirupsen/logrus/hooks/test"
 	"github.com/stretchr/testify/require"
 	"go.k6.io/k6/lib"
@@ -60,6 +62,18 @@ func TestReplayedSaysHowATraceDiffersFromItsFile(t *testing.T) {
 		{"stages", `trace.open("conversation.jsonl", {seed})`, `(w.stages({bin: "200ms"}), ` + stock + `)`, []format.Label{
 			{Kind: "arrivals", Detail: "evened out in bins of 200ms"},
 		}},
+		{
+			"stages under another timeUnit", `trace.open("conversation.jsonl", {seed})`,
+			`({s: {executor: "ramping-arrival-rate", preAllocatedVUs: 1, stages: w.stages({bin: "200ms"})}})`,
+			[]format.Label{
+				{Kind: "arrivals", Detail: "evened out in bins of 200ms, at 0.2 times its load, since timeUnit is 1s"},
+			},
+		},
+		{
+			"stages under their timeUnit", `trace.open("conversation.jsonl", {seed})`,
+			`({s: {executor: "ramping-arrival-rate", timeUnit: "200ms", preAllocatedVUs: 1, stages: w.stages({bin: "200ms"})}})`,
+			[]format.Label{{Kind: "arrivals", Detail: "evened out in bins of 200ms"}},
+		},
 		{"a stock executor", `trace.open("conversation.jsonl", {seed})`, stock, []format.Label{
 			{Kind: "arrivals", Detail: "those of the scenarios"},
 		}},
@@ -90,9 +104,23 @@ func TestReplayedSaysHowATraceDiffersFromItsFile(t *testing.T) {
 			if len(test.want) > 0 && test.want[0].Kind == labelArrivals {
 				require.Nil(t, replayed(id, scenarios), "nobody has asked it for a request")
 			}
-			logger, _ := logtest.NewNullLogger()
-			toIteration(t.Context(), rt, &lib.State{Logger: logger, GetScenarioGlobalVUIter: func() uint64 { return 0 }})
-			js(t, rt, "w.next()")
+			logger, logs := logtest.NewNullLogger()
+			toIteration(t.Context(), rt, &lib.State{
+				Logger: logger, GetScenarioGlobalVUIter: func() uint64 { return 0 }, Options: lib.Options{Scenarios: scenarios},
+			})
+			js(t, rt, "w.next(); w.next()")
+			var warnings []string
+			for _, e := range logs.AllEntries() {
+				if e.Level == logrus.WarnLevel {
+					warnings = append(warnings, e.Message)
+				}
+			}
+			if strings.Contains(test.name, "another timeUnit") {
+				require.Equal(t, []string{"trace " + id + ": the scenario s has stages in bins of 200ms and a timeUnit of 1s, which is " +
+					"0.2 times the trace's load: give it timeUnit: \"200ms\""}, warnings)
+			} else {
+				require.Empty(t, warnings)
+			}
 			require.Equal(t, test.want, replayed(id, scenarios))
 			for _, label := range test.want {
 				require.Contains(t, Replayed(scenarios), label)

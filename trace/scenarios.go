@@ -6,6 +6,9 @@ import (
 	"strconv"
 	"time"
 
+	"go.k6.io/k6/lib"
+	"go.k6.io/k6/lib/executor"
+
 	"github.com/safeqps/xk6-safeqps/llm"
 )
 
@@ -194,7 +197,9 @@ func (r *recording) phases(lengths, opts *options, say func(string)) (map[string
 		}
 	}
 	if lengths.err == nil && len(list) == 0 {
-		lengths.wrong("phases", lengths.values, `lengths such as {warmup: "2m", steady: "10m", recovery: "2m"}`)
+		lengths.err = &llm.OptionError{
+			What: lengths.what, Found: "no length above 0", Expected: `lengths such as {warmup: "2m", steady: "10m", recovery: "2m"}`,
+		}
 	}
 	if err := firstError(lengths.finish(), opts.finish()); err != nil {
 		return nil, err
@@ -338,19 +343,53 @@ func (r *recording) stretched(from int, rate float64, length time.Duration, meas
 // bin's number of arrivals, and the bin.
 func (r *recording) stages(bin time.Duration) []any {
 	r.bin.Store(int64(bin))
-	bins := int(r.span()/bin) + 1
-	stages := make([]any, 0, 2*bins)
-	before := 0
-	for i := range bins {
-		upTo := r.rowsBefore(time.Duration(i+1) * bin)
-		if i == bins-1 {
-			upTo = len(r.rows) // not the rows of the trace's next pass
-		}
+	targets := r.perBin(bin)
+	stages := make([]any, 0, 2*len(targets))
+	for _, target := range targets {
 		stages = append(stages,
-			map[string]any{"duration": "0s", "target": upTo - before},
-			map[string]any{"duration": bin.String(), "target": upTo - before})
-		before = upTo
+			map[string]any{"duration": "0s", "target": target},
+			map[string]any{"duration": bin.String(), "target": target})
 	}
 
 	return stages
+}
+
+// perBin are the trace's arrivals in each bin.
+func (s *schedule) perBin(bin time.Duration) []int {
+	counts := make([]int, int(s.span()/bin)+1)
+	before := 0
+	for i := range counts {
+		upTo := s.rowsBefore(time.Duration(i+1) * bin)
+		if i == len(counts)-1 {
+			upTo = len(s.rows) // not the rows of the trace's next pass
+		}
+		counts[i] = upTo - before
+		before = upTo
+	}
+
+	return counts
+}
+
+// misreadStages finds a scenario that was given the stages of stages() and another timeUnit than their bin, which changes the
+// load. unit is its timeUnit; 0: there is none.
+func (s *schedule) misreadStages(scenarios lib.ScenarioConfigs) (name string, bin, unit time.Duration) {
+	if bin = time.Duration(s.bin.Load()); bin <= 0 {
+		return "", 0, 0
+	}
+	counts := s.perBin(bin)
+	for _, name := range sortedKeys(scenarios) {
+		c, ok := scenarios[name].(*executor.RampingArrivalRateConfig)
+		if !ok || c.TimeUnit.TimeDuration() == bin || len(c.Stages) != 2*len(counts) {
+			continue
+		}
+		same := true
+		for i, stage := range c.Stages {
+			same = same && stage.Target.Int64 == int64(counts[i/2]) && stage.Duration.TimeDuration() == time.Duration(i%2)*bin
+		}
+		if same {
+			return name, bin, c.TimeUnit.TimeDuration()
+		}
+	}
+
+	return "", 0, 0
 }
