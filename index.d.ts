@@ -372,7 +372,7 @@ declare module 'k6/x/llm/trace' {
       rates: number[],
       options: ScenarioOptions & { name?: string; hold: Duration; settle?: Duration },
     ): Record<string, Scenario>;
-    /** Stages for a stock ramping-arrival-rate. */
+    /** Stages for a stock ramping-arrival-rate whose timeUnit is the bin. */
     stages(options: { bin: Duration }): { target: number; duration: string }[];
     /** This iteration's request. */
     next(options?: { api?: API; calibration?: Calibration }): Request;

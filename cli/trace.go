@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -196,7 +197,7 @@ func newTraceGenerate(env environment) *cobra.Command {
 	flags.StringVar(&g.mix, "mix", "", "lengths: chat, rag, summarize, agent, 'short=0.6,long=0.4@8000/300', or JSON")
 	flags.StringVar(&g.prefix, "prefix", "", `shared prefixes as JSON, e.g. '{"share": 0.5, "tokens": 1024, "groups": 8}'`)
 	flags.Uint64Var(&g.seed, "seed", 0, "decides everything that is random")
-	flags.StringVar(&out, "out", "-", "file to write: .jsonl, or .csv for lengths only; - is standard output")
+	flags.StringVar(&out, "out", "-", outFlag)
 	flags.BoolVar(&force, "force", false, "replace an existing file")
 	flags.BoolVar(&asJSON, "json", false, describeFlag)
 
@@ -273,7 +274,7 @@ func parseStages(text string) ([]arrival.Stage, error) {
 func newTraceConvert(env environment) *cobra.Command {
 	r := &readFlags{}
 	var out string
-	var force, asJSON bool
+	var force, asJSON, lengthsOnly bool
 	var speed, rate float64
 	cmd := &cobra.Command{
 		Use:     "convert FILE",
@@ -297,6 +298,9 @@ func newTraceConvert(env environment) *cobra.Command {
 			if err != nil {
 				return wrongUse(fmt.Errorf("trace convert: %w", err))
 			}
+			if lengthsOnly {
+				t = format.LengthsOnly(t)
+			}
 
 			return writeAndDescribe(env, out, force, asJSON, t)
 		},
@@ -304,7 +308,8 @@ func newTraceConvert(env environment) *cobra.Command {
 	r.register(cmd.Flags())
 	cmd.Flags().Float64Var(&speed, "speed", 0, "replay so many times as fast as recorded")
 	cmd.Flags().Float64Var(&rate, "rate", 0, "rescale to this mean rate, in requests per second")
-	cmd.Flags().StringVar(&out, "out", "-", "file to write: .jsonl, or .csv for lengths only; - is standard output")
+	cmd.Flags().BoolVar(&lengthsOnly, "lengths-only", false, "leave out hash ids, sessions, elapsed times and prompts, which CSV does not hold")
+	cmd.Flags().StringVar(&out, "out", "-", outFlag)
 	cmd.Flags().BoolVar(&force, "force", false, "replace an existing file")
 	cmd.Flags().BoolVar(&asJSON, "json", false, describeFlag)
 
@@ -316,6 +321,7 @@ func newTraceAnonymize(env environment) *cobra.Command {
 		out, keyFile, encoding, unit, zeroOutput, window string
 		force, keepHashes, skipBadRows, asJSON           bool
 		fields                                           map[string]string
+		keepClasses                                      []string
 		blockSize, limit                                 int
 	)
 	cmd := &cobra.Command{
@@ -323,13 +329,13 @@ func newTraceAnonymize(env environment) *cobra.Command {
 		Short: "Turn a log of production requests into a trace: times, lengths, classes, sessions, prefix similarity, never text",
 		Long: "Reads OpenAI- or Anthropic-style request logs (JSONL) with text, or with lengths only. The trace holds arrival\n" +
 			"times from zero, token counts, class, session and keyed hashes of prompt blocks, so that prefix reuse can be\n" +
-			"replayed. It never holds text, names, ids, the clock time or the key. Without --key-file the key is drawn at\n" +
-			"random and forgotten.",
+			"replayed. It never holds text, names, ids, the clock time or the key; classes keep the names that --keep-classes lists.\n" +
+			"Without --key-file the key is drawn at random and forgotten.",
 		Example: "  k6 x llm trace anonymize requests.jsonl --encoding o200k_base --out trace.jsonl",
 		Args:    exactArgs("LOG"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			options := format.AnonymizeOptions{
-				KeepHashes: keepHashes, BlockSize: blockSize, Fields: fields, Unit: format.Unit(unit),
+				KeepHashes: keepHashes, KeepClasses: keepClasses, BlockSize: blockSize, Fields: fields, Unit: format.Unit(unit),
 				ZeroOutput: format.ZeroOutput(zeroOutput), SkipBadRows: skipBadRows, Limit: limit,
 			}
 			var err error
@@ -364,6 +370,10 @@ func newTraceAnonymize(env environment) *cobra.Command {
 			fmt.Fprintf(env.stderr, "%d requests; prompt lengths: %d from usage, %d counted; answer lengths: %d from usage, %d counted; "+
 				"%d with prefix blocks\n", len(t.Rows), report.InputFromUsage, report.InputCounted, report.OutputFromUsage,
 				report.OutputCounted, report.RowsWithBlocks)
+			if report.ClassesReplaced > 0 {
+				fmt.Fprintf(env.stderr, "%d classes were replaced by names such as class-1: name those that may stay with --keep-classes\n",
+					report.ClassesReplaced)
+			}
 
 			return nil
 		},
@@ -373,6 +383,7 @@ func newTraceAnonymize(env environment) *cobra.Command {
 	flags.StringVar(&encoding, "encoding", "", "tiktoken encoding that counts prompts and cuts them into blocks, e.g. o200k_base; without it rows must say their lengths")
 	flags.StringVar(&keyFile, "key-file", "", "file that holds the key, at least 16 bytes; default: drawn and forgotten")
 	flags.BoolVar(&keepHashes, "keep-hashes", false, "write the keyed hashes, so that traces made with one key can be joined")
+	flags.StringSliceVar(&keepClasses, "keep-classes", nil, "classes that keep their names, besides short, typical, long and extreme; the others become class-1, class-2, …")
 	flags.IntVar(&blockSize, "block-size", 0, "tokens in a block; default: 512")
 	flags.StringToStringVar(&fields, "fields", nil, "where timestamp, input_length, output_length, session_id, class, request, response are in a line")
 	flags.StringVar(&unit, "unit", "", "unit of the timestamps; default: detected")
@@ -380,12 +391,14 @@ func newTraceAnonymize(env environment) *cobra.Command {
 	flags.StringVar(&window, "window", "", "part of the log, both ends included, e.g. 5m:15m")
 	flags.IntVar(&limit, "limit", 0, "only the first so many requests")
 	flags.BoolVar(&skipBadRows, "skip-bad-rows", false, "count lines that can not be read instead of failing")
-	flags.StringVar(&out, "out", "-", "file to write; - is standard output")
+	flags.StringVar(&out, "out", "-", outFlag)
 	flags.BoolVar(&force, "force", false, "replace an existing file")
 	flags.BoolVar(&asJSON, "json", false, "print the report as JSON, on standard error")
 
 	return cmd
 }
+
+const outFlag = "file to write: .jsonl, or .csv for lengths only, .gz after it for gzip; - is standard output"
 
 const describeFlag = "print what the trace is as JSON, on standard error"
 
@@ -398,17 +411,41 @@ func writeAndDescribe(env environment, path string, force, asJSON bool, t *forma
 	return printJSON(env.stderr, format.Summarize(t))
 }
 
+// traceWriter is how a trace is written to a file of a name.
+func traceWriter(path string) (func(io.Writer, *format.Trace) error, error) {
+	plain, zipped := strings.CutSuffix(path, ".gz")
+	var write func(io.Writer, *format.Trace) error
+	switch {
+	case path == "-", strings.HasSuffix(plain, ".jsonl"):
+		write = format.Write
+	case strings.HasSuffix(plain, ".csv"):
+		write = format.WriteCSV
+	default:
+		return nil, wrongUse(fmt.Errorf("--out: got %q, expected a name that ends in .jsonl or .csv, or with .gz after that, or - for standard output", path))
+	}
+	if !zipped {
+		return write, nil
+	}
+
+	return func(w io.Writer, t *format.Trace) error {
+		zip := gzip.NewWriter(w)
+
+		return errors.Join(write(zip, t), zip.Close())
+	}, nil
+}
+
 // writeTrace writes a trace to a file as a whole, or not at all: it appears under its name once it is complete.
 func writeTrace(env environment, path string, force bool, t *format.Trace) error {
-	write := format.Write
-	if strings.HasSuffix(path, ".csv") {
-		write = format.WriteCSV
+	write, err := traceWriter(path)
+	if err != nil {
+		return err
 	}
 	if path == "-" {
 		buffered := bufio.NewWriter(env.stdout)
 		if err := errors.Join(write(buffered, t), buffered.Flush()); err != nil {
 			return fmt.Errorf("writing the trace: %w", err)
 		}
+		tellLeftOut(env, t)
 
 		return nil
 	}
@@ -430,11 +467,24 @@ func writeTrace(env environment, path string, force bool, t *format.Trace) error
 		err = os.Rename(file.Name(), path)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("writing the trace to %s: %w", path, err), os.Remove(file.Name()))
+		err = fmt.Errorf("writing the trace to %s: %w", path, err)
+		if errors.Is(err, format.ErrNotCSV) {
+			err = wrongUse(fmt.Errorf("%w: write .jsonl, or leave out all but lengths and classes with `trace convert --lengths-only`", err))
+		}
+
+		return errors.Join(err, os.Remove(file.Name()))
 	}
 	fmt.Fprintf(env.stderr, "%s: %d requests over %s\n", path, len(t.Rows), span(t).Round(time.Millisecond))
+	tellLeftOut(env, t)
 
 	return nil
+}
+
+// tellLeftOut says which lines of the file are not in the trace.
+func tellLeftOut(env environment, t *format.Trace) {
+	if left := t.Notes.LeftOut(); left != "" {
+		fmt.Fprintln(env.stderr, left)
+	}
 }
 
 func span(t *format.Trace) time.Duration {

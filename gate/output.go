@@ -46,6 +46,7 @@ type Output struct {
 	options   results.Options
 	info      results.Info
 	replayed  func() []format.Label // how what the scenarios replay differs from the traces
+	idealHits func() *float64       // what a prefix cache could serve of it
 	contract  *contract.Contract    // nil where the script has none
 	logger    logrus.FieldLogger
 	stdout    io.Writer
@@ -144,6 +145,7 @@ func (o *Output) describe(params output.Params) error {
 		return err
 	}
 	o.replayed = func() []format.Label { return trace.Replayed(params.ScriptOptions.Scenarios) }
+	o.idealHits = sync.OnceValue(func() *float64 { return trace.IdealPrefixHitRatio(params.ScriptOptions.Scenarios) })
 	o.describeTraces(&o.info)
 
 	return nil
@@ -205,9 +207,7 @@ func (o *Output) describeTraces(info *results.Info) {
 	for _, l := range o.replayed() {
 		addLabel(info, traceLabel(l))
 	}
-	if len(traces) == 1 {
-		info.IdealPrefixHitRatio = traces[0].IdealPrefixHitRatio
-	}
+	info.IdealPrefixHitRatio = o.idealHits()
 }
 
 func addLabel(info *results.Info, label string) {

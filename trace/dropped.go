@@ -25,7 +25,7 @@ const (
 	DropMaxDuration DropReason = "max_duration"
 	// DropNoRequest: the row's iteration ended and had sent no request: it threw, or the script left the row out.
 	DropNoRequest DropReason = "no_request"
-	// DropStopped: the test ended between the row's due time and its start, or cut its iteration short before it sent a request.
+	// DropStopped: the test, or the scenario's gracefulStop, ended after the row's due time and before it had sent its request.
 	DropStopped DropReason = "stopped"
 )
 
@@ -102,7 +102,7 @@ type Dropped struct {
 	Class    string // of the row; empty if it has none
 	Reason   DropReason
 	Tags     *metrics.TagSet
-	Sample   metrics.Sample // of no metric where the iteration had begun
+	Sample   metrics.Sample // of no metric where the iteration was started
 }
 
 // GetSamples implements metrics.SampleContainer.

@@ -799,6 +799,44 @@ func TestRowsWithoutARequestAreTold(t *testing.T) {
 	require.Len(t, messages(r, "2 of 20 rows were dropped: 2 because their iterations ended without a request"), 1)
 }
 
+// An iteration that is cut off before it has sent anything leaves its row behind; one that has sent is told by its request.
+func TestRowsCutOffBeforeTheirRequestAreTold(t *testing.T) {
+	t.Parallel()
+	for name, abort := range map[string]bool{"gracefulStop": false, "test.abort()": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := every(t, 0, 6, 6)
+			c.Duration = types.NullDurationFrom(100 * time.Millisecond)
+			c.GracefulStop = types.NullDurationFrom(time.Millisecond)
+			others := make(chan struct{}, 6)
+			r := newRig(t, c, segment{}, func(ctx context.Context, _ *goVU) error {
+				it, _ := FromContext(ctx)
+				if it.Row == 0 && abort {
+					for range 5 {
+						<-others
+					}
+
+					return fmt.Errorf("script: %w", &errext.InterruptError{Reason: errext.AbortTest})
+				}
+				others <- struct{}{}
+				<-ctx.Done()
+
+				return ctx.Err()
+			})
+			r.runner.silent = map[uint64]bool{0: true, 2: true, 5: true}
+			samples, err := r.run(t.Context())
+			require.Equal(t, abort, errext.IsInterruptError(err))
+			require.ElementsMatch(t, []int{0, 2, 5}, droppedRows(samples, DropStopped))
+			require.Len(t, samples, 3, "each row once")
+			for _, s := range samples {
+				require.Empty(t, s.GetSamples(), "k6 counts them as interrupted iterations")
+			}
+			require.EqualValues(t, 6, r.state.GetPartialIterationCount())
+			require.Equal(t, "6/6 rows, 3 dropped (3 stopped)", r.executor.GetProgress().Render(0, 0).Right[2])
+		})
+	}
+}
+
 func TestDropCounts(t *testing.T) {
 	t.Parallel()
 	var c dropCounts

@@ -3,7 +3,6 @@ package trace
 import (
 	"fmt"
 	"math"
-	"time"
 
 	"github.com/safeqps/xk6-safeqps/trace/arrival"
 	"github.com/safeqps/xk6-safeqps/trace/format"
@@ -92,27 +91,10 @@ func generate(o *options, f files) (*recording, error) {
 	if err != nil {
 		return nil, fmt.Errorf("trace.generate: %w", err)
 	}
-	r, err := newRecording(t, f, read, ask, generatedLength(c.Arrivals))
+	r, err := newRecording(t, f, read, ask)
 	if err != nil {
 		return nil, fmt.Errorf("trace.generate: %w", err)
 	}
 
 	return r, nil
-}
-
-// generatedLength is how long a generated run lasts: to the end of the duration or the stages that it was made for, which
-// is after its last arrival. 0: it ends with its last arrival.
-func generatedLength(c arrival.Config) time.Duration {
-	if c.Duration > 0 {
-		return c.Duration
-	}
-	if c.Count > 0 {
-		return 0
-	}
-	d := time.Duration(0)
-	for _, stage := range c.Stages {
-		d += stage.Duration
-	}
-
-	return d
 }

@@ -92,6 +92,14 @@ func (m *moduleInstance) set(obj *sobek.Object, name string, v any) {
 	}
 }
 
+// fix sets a property that scripts can read and not write.
+func (m *moduleInstance) fix(obj *sobek.Object, name string, v any) {
+	rt := m.vu.Runtime()
+	if err := obj.DefineDataProperty(name, rt.ToValue(v), sobek.FLAG_FALSE, sobek.FLAG_FALSE, sobek.FLAG_TRUE); err != nil {
+		common.Throw(rt, err)
+	}
+}
+
 // once gives the recording of a key, made by the first VU that asks for it.
 func (m *rootModule) once(key string, build func() (*recording, error)) (*recording, error) {
 	m.mu.Lock()
@@ -186,6 +194,9 @@ func (r *recording) String() string {
 	if rate, ok := r.trace.OfferedRate(); ok {
 		text += fmt.Sprintf(", %.4g requests/s on average", rate)
 	}
+	if left := r.trace.Notes.LeftOut(); left != "" {
+		text += "; " + left
+	}
 	for _, l := range r.trace.Labels {
 		text += "; " + l.Kind + ": " + l.Detail
 	}
@@ -205,9 +216,9 @@ type jsTrace struct {
 func (m *moduleInstance) traceObject(r *recording) *sobek.Object {
 	t := &jsTrace{recording: r, module: m}
 	obj := m.vu.Runtime().NewObject()
-	m.set(obj, "id", r.id)
-	m.set(obj, "length", len(r.rows))
-	m.set(obj, "seed", r.seed)
+	m.fix(obj, "id", r.id)
+	m.fix(obj, "length", len(r.rows))
+	m.fix(obj, "seed", r.seed)
 	m.set(obj, "scenario", t.scenario)
 	m.set(obj, "phases", t.phases)
 	m.set(obj, "steps", t.steps)

@@ -3,6 +3,7 @@ package trace
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"math"
 	"net/http"
@@ -346,6 +347,28 @@ func TestPhasesDivideTheTraceByTime(t *testing.T) {
 	require.Empty(t, p.said("repeated"))
 }
 
+func TestPhasesWithoutLengths(t *testing.T) {
+	t.Parallel()
+	rt := newProject(t).vu(t)
+	js(t, rt, `var w = trace.open("conversation.jsonl")`)
+	for _, code := range []string{"w.phases()", "w.phases({})", "w.phases({warmup: 0})"} {
+		_, err := rt.VU.Runtime().RunString(code)
+		require.ErrorContains(t, err, `no length above 0, expected lengths such as {warmup: "2m"`, code)
+	}
+}
+
+func TestWhatATraceIsStays(t *testing.T) {
+	t.Parallel()
+	rt := newProject(t).vu(t)
+	js(t, rt, `var w = trace.open("conversation.jsonl", {seed: 4})`)
+	for _, name := range []string{"id", "length", "seed"} {
+		_, err := rt.VU.Runtime().RunString(`"use strict"; w.` + name + ` = 5`)
+		require.ErrorContains(t, err, "TypeError", name)
+	}
+	require.Equal(t, "[8,4]", asJSON(t, rt, "[w.length, w.seed]"))
+	require.Contains(t, asJSON(t, rt, "Object.keys(w)"), `"length"`)
+}
+
 func TestPhasesRepeatATraceThatIsTooShort(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
@@ -398,6 +421,31 @@ func TestStepsKeepEachRate(t *testing.T) {
 	scenarios = scenariosOf(t, rt, `trace.open("conversation.jsonl").steps([20], {hold: "1s", name: "search"})`)
 	require.Len(t, scenarios, 1)
 	require.Equal(t, map[string]string{"step": "20", "phase": "steady"}, scenarios["search_step1_steady"].GetTags())
+}
+
+// The phase that is measured has the step's rate by itself, however uneven the trace is.
+func TestStepsHoldTheirRate(t *testing.T) {
+	t.Parallel()
+	rt := newProject(t).vu(t)
+	scenarios := scenariosOf(t, rt, `trace.generate({rate: 3, duration: "400s", burstiness: 0.2, mix: "chat", seed: 8})
+		.steps([2, 4, 8], {hold: "60s", settle: "15s"})`)
+	row := int64(0)
+	for i, rate := range []int64{2, 4, 8} {
+		for _, part := range []struct {
+			phase   string
+			seconds int64
+		}{{"warmup", 15}, {"steady", 60}} {
+			c := scenarios[fmt.Sprintf("step%d_%s", i+1, part.phase)]
+			require.Equal(t, []int64{row, row + rate*part.seconds}, []int64{c.From.Int64, c.To.Int64})
+			row = c.To.Int64
+			w, err := c.window()
+			require.NoError(t, err)
+			require.LessOrEqual(t, w.lastDue(), time.Duration(part.seconds)*time.Second)
+		}
+	}
+	scenarios = scenariosOf(t, rt, `trace.open("conversation.jsonl").steps([0.1], {hold: "10s", settle: "1s"})`)
+	require.Zero(t, scenarios["step1_warmup"].To.Int64, "a tenth of a row is none")
+	require.EqualValues(t, 1, scenarios["step1_steady"].To.Int64)
 }
 
 func TestStagesForAStockExecutor(t *testing.T) {
@@ -566,6 +614,32 @@ func TestGenerate(t *testing.T) {
 	require.Equal(t, 10*time.Second, window.due(100)-window.due(0), "a pass takes as long as was generated, not to its last arrival")
 	require.Contains(t, asJSON(t, rt, `trace.generate({rate: 5, count: 200, mix: "a=1@10/10", prefix: {share: 1, tokens: 64, groups: 2}})
 		.summary().prefix`), `"blocks":400`)
+}
+
+// Rows that were left out of a trace are told when it is opened.
+func TestOpenTellsWhatItLeavesOut(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	p.write(t, "odd.jsonl", conversation+`{"timestamp": 1750, "input_length": 5, "output_length": 0}`+"\nnonsense\n")
+	js(t, p.vu(t), `trace.open("odd.jsonl", {skipBadRows: true})`)
+	require.Len(t, p.said("8 rows over 700ms, seed 0, 10 requests/s on average; 2 of 10 lines left out: "+
+		"1 that could not be read, 1 without output tokens, such as odd.jsonl:10: not valid JSON"), 1)
+}
+
+// A number of requests at a rate takes count/rate, however early its last one comes.
+func TestACountKeepsItsRate(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	rt := p.vu(t)
+	for _, count := range []int{1, 4, 20} {
+		js(t, rt, fmt.Sprintf(`var w = trace.generate({rate: 5, count: %d, mix: "chat", loop: true})`, count))
+		looped := scenariosOf(t, rt, `{load: w.scenario({duration: "400s"})}`)
+		require.EqualValues(t, 2000, looped["load"].To.Int64, "5/s for 400 s")
+		phases := scenariosOf(t, rt, `w.phases({warmup: "40s", steady: "400s"})`)
+		require.EqualValues(t, 2000, phases["steady"].To.Int64-phases["steady"].From.Int64)
+		require.Len(t, p.said(fmt.Sprintf("%d rows over %s, seed 0, 5 requests/s on average", count, time.Duration(count)*200*time.Millisecond)), 1)
+	}
+	require.Equal(t, "4s", js(t, rt, `trace.generate({rate: 5, count: 20, mix: "chat"}).scenario({maxVUs: 5}).duration`).String())
 }
 
 func TestEstimateCountsBursts(t *testing.T) {

@@ -59,9 +59,6 @@ type Info struct {
 	Calibrated bool `json:"calibrated"`
 	// IgnoreEOS: answers are forced to the trace's length.
 	IgnoreEOS bool `json:"ignore_eos"`
-	// IdealPrefixHitRatio is the share of prompt tokens that an endless prefix cache, empty at first, would serve; nil
-	// where the prompts' text is not this module's, or repeats by design.
-	IdealPrefixHitRatio *float64 `json:"ideal_prefix_hit_ratio,omitempty"`
 }
 
 // Infos lists the traces that this process has opened, in the order of their ids.
@@ -338,7 +335,7 @@ func openFile(name string, f files, read readOptions, ask requestOptions) (*reco
 		t = classify(t, read.Classes)
 	}
 
-	r, err := newRecording(t, f, read, ask, 0)
+	r, err := newRecording(t, f, read, ask)
 	if err != nil {
 		return nil, err
 	}
@@ -348,11 +345,7 @@ func openFile(name string, f files, read readOptions, ask requestOptions) (*reco
 }
 
 // newRecording prepares a trace for replay.
-//
-// A generated trace lasts longer than to its last row; for one from a file, lasts is 0.
-func newRecording(
-	t *format.Trace, f files, read readOptions, ask requestOptions, lasts time.Duration,
-) (*recording, error) {
+func newRecording(t *format.Trace, f files, read readOptions, ask requestOptions) (*recording, error) {
 	o := workload.Options{
 		Seed: ask.Seed, Calibration: ask.Calibration, IDs: ask.IDs, IgnoreHashIDs: ask.IgnoreHashIDs,
 		UnstreamedShare: ask.UnstreamedShare, IgnoreEOS: ask.IgnoreEOS,
@@ -373,12 +366,13 @@ func newRecording(
 		}
 	}
 	s := &schedule{rows: t.Rows}
-	if rate, ok := t.MeanRate(); ok {
+	if rate, ok := t.MeanRate(); t.Length > s.span() {
+		s.period = t.Length
+	} else if ok {
 		// One mean gap after the last row, so that the mean rate holds across the seam.
 		s.period = max(s.span(), t.Span()+time.Duration(math.Round(float64(time.Second)/rate)))
-		if lasts > s.span() {
-			s.period = lasts
-		}
+	}
+	if s.period > 0 {
 		o.Loop = &workload.Loop{Period: s.period, SamePrefixes: read.SamePrefixes}
 	} else if read.Endless {
 		return nil, errors.New("loop: a trace of one row, or of one instant, has no length to repeat")
@@ -390,7 +384,7 @@ func newRecording(
 
 	return &recording{
 		schedule: s, trace: t, plan: plan, planOptions: o, api: ask.API, seed: ask.Seed, endless: read.Endless,
-		lasts:   max(lasts, s.span()),
+		lasts:   max(t.Length, s.span()),
 		summary: sync.OnceValue(func() format.Summary { return format.Summarize(t) }),
 	}, nil
 }
@@ -405,9 +399,9 @@ func (r *recording) publish(stem, options string, f files) {
 		return Info{
 			ID: r.id, Name: t.Name, Digest: t.Digest, Rows: len(t.Rows), Seed: r.seed, Rate: r.meanRate(), Labels: t.Labels,
 			Synthetic: r.planOptions.Pool == nil, Calibrated: r.isCalibrated(), IgnoreEOS: r.planOptions.IgnoreEOS,
-			IdealPrefixHitRatio: r.idealPrefixHitRatio(),
 		}
 	}
+	r.ideal = r.idealPrefixHitRatio
 	publish(r.id, r.schedule)
 }
 
@@ -426,14 +420,42 @@ func (r *recording) isCalibrated() bool {
 	return r.planOptions.Calibration != (tokens.Calibration{}) || len(r.plans) > 0
 }
 
-func (r *recording) idealPrefixHitRatio() *float64 {
-	if r.planOptions.Pool != nil || (r.planOptions.Loop != nil && r.planOptions.Loop.SamePrefixes) {
+// idealPrefixHitRatio is nil where the prompts' text is not this module's.
+func (r *recording) idealPrefixHitRatio(order []replay) *float64 {
+	if r.planOptions.Pool != nil {
 		return nil
 	}
-	ratio := 0.0 // prompts of one's own share nothing
-	if prefix := r.summary().Prefix; prefix != nil && !r.planOptions.IgnoreHashIDs {
-		ratio = prefix.TokenHitRatio
+	rows := r.trace.Rows
+	cache := format.NewPrefixCache(rows, r.trace.BlockSize)
+	sent := make(map[int]bool) // of the rows whose prompt is like no other: sent again, it is like itself
+	tokens, hits := int64(0), int64(0)
+	for _, next := range order {
+		row := &rows[next.row%len(rows)]
+		if row.InputTokens == format.Unknown || row.IsLiteral() {
+			return nil
+		}
+		hit := 0
+		switch {
+		case len(row.HashIDs) > 0 && !r.planOptions.IgnoreHashIDs:
+			text := uint64(next.row / len(rows)) // #nosec G115 -- not negative
+			if r.planOptions.Loop != nil && r.planOptions.Loop.SamePrefixes {
+				text = 0
+			}
+			hit = cache.Serve(text, row.HashIDs, int(row.InputTokens)).Tokens
+		case sent[next.row]:
+			hit = int(row.InputTokens)
+		default:
+			sent[next.row] = true
+		}
+		if next.counts {
+			tokens += int64(row.InputTokens)
+			hits += int64(hit)
+		}
 	}
+	if tokens == 0 {
+		return nil
+	}
+	ratio := float64(hits) / float64(tokens)
 
 	return &ratio
 }

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -50,7 +51,7 @@ func replayed(id string, scenarios lib.ScenarioConfigs) []format.Label {
 		}
 	}
 	if len(windows) == 0 {
-		return s.otherArrivals()
+		return s.otherArrivals(scenarios)
 	}
 	var labels []format.Label
 	add := func(kind, text string, args ...any) {
@@ -76,11 +77,79 @@ func replayed(id string, scenarios lib.ScenarioConfigs) []format.Label {
 	return labels
 }
 
+// IdealPrefixHitRatio is the share of the prompt tokens that an endless prefix cache, empty at first, would serve of what the
+// scenarios replay, served in the order of due times. Where scenarios carry the tag `phase: steady`, it is the share of
+// their tokens; the other rows fill the cache. Of a trace that no scenario replays, it is that of its rows in order.
+//
+// It is nil where it is not known: if not exactly one trace is open, or the prompts are not this module's.
+func IdealPrefixHitRatio(scenarios lib.ScenarioConfigs) *float64 {
+	infos := Infos()
+	if len(infos) != 1 {
+		return nil
+	}
+
+	return idealPrefixHitRatio(infos[0].ID, scenarios)
+}
+
+func idealPrefixHitRatio(id string, scenarios lib.ScenarioConfigs) *float64 {
+	s, ok := lookUp(id)
+	if !ok || s.ideal == nil {
+		return nil
+	}
+	type placed struct {
+		replay
+		at time.Duration
+	}
+	var rows []placed
+	measured := false
+	for _, name := range sortedKeys(scenarios) {
+		c, ok := scenarios[name].(*Config)
+		if !ok || c.Trace != id {
+			continue
+		}
+		w, err := c.window()
+		if err != nil {
+			continue // k6 tells of it
+		}
+		steady, limit := c.GetTags()["phase"] == phaseSteady, c.MaxDuration.TimeDuration()
+		for i := range w.length() {
+			due := w.due(i)
+			if limit > 0 && due > limit {
+				break
+			}
+			measured = measured || steady
+			rows = append(rows, placed{replay{w.from + i, steady}, c.GetStartTime() + due})
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b placed) int { return cmp.Compare(a.at, b.at) })
+	order := make([]replay, len(rows), max(len(rows), len(s.rows)))
+	for i, r := range rows {
+		order[i] = replay{r.row, r.counts || !measured}
+	}
+	if len(order) == 0 {
+		for i := range s.rows {
+			order = append(order, replay{i, true})
+		}
+	}
+
+	return s.ideal(order)
+}
+
+// replay is a row that is replayed; counts says whether its tokens are of the ratio.
+type replay struct {
+	row    int
+	counts bool
+}
+
 // otherArrivals is what is said of a trace that no scenario replays: its requests start when others say.
-func (s *schedule) otherArrivals() []format.Label {
+func (s *schedule) otherArrivals(scenarios lib.ScenarioConfigs) []format.Label {
+	_, _, unit := s.misreadStages(scenarios)
 	switch bin := time.Duration(s.bin.Load()); {
 	case !s.asked.Load():
 		return nil
+	case unit > 0:
+		return []format.Label{{Kind: labelArrivals, Detail: fmt.Sprintf("evened out in bins of %s, at %.3g times its load, since timeUnit is %s",
+			bin, bin.Seconds()/unit.Seconds(), unit)}}
 	case bin > 0:
 		return []format.Label{{Kind: labelArrivals, Detail: fmt.Sprintf("evened out in bins of %s", bin)}}
 	case s.recorded:

@@ -3,8 +3,10 @@ package trace
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
+	"github.com/sirupsen/logrus"
 	logtest "github.com/sirupsen/logrus/hooks/test"
 	"github.com/stretchr/testify/require"
 	"go.k6.io/k6/lib"
@@ -60,6 +62,18 @@ func TestReplayedSaysHowATraceDiffersFromItsFile(t *testing.T) {
 		{"stages", `trace.open("conversation.jsonl", {seed})`, `(w.stages({bin: "200ms"}), ` + stock + `)`, []format.Label{
 			{Kind: "arrivals", Detail: "evened out in bins of 200ms"},
 		}},
+		{
+			"stages under another timeUnit", `trace.open("conversation.jsonl", {seed})`,
+			`({s: {executor: "ramping-arrival-rate", preAllocatedVUs: 1, stages: w.stages({bin: "200ms"})}})`,
+			[]format.Label{
+				{Kind: "arrivals", Detail: "evened out in bins of 200ms, at 0.2 times its load, since timeUnit is 1s"},
+			},
+		},
+		{
+			"stages under their timeUnit", `trace.open("conversation.jsonl", {seed})`,
+			`({s: {executor: "ramping-arrival-rate", timeUnit: "200ms", preAllocatedVUs: 1, stages: w.stages({bin: "200ms"})}})`,
+			[]format.Label{{Kind: "arrivals", Detail: "evened out in bins of 200ms"}},
+		},
 		{"a stock executor", `trace.open("conversation.jsonl", {seed})`, stock, []format.Label{
 			{Kind: "arrivals", Detail: "those of the scenarios"},
 		}},
@@ -90,13 +104,75 @@ func TestReplayedSaysHowATraceDiffersFromItsFile(t *testing.T) {
 			if len(test.want) > 0 && test.want[0].Kind == labelArrivals {
 				require.Nil(t, replayed(id, scenarios), "nobody has asked it for a request")
 			}
-			logger, _ := logtest.NewNullLogger()
-			toIteration(t.Context(), rt, &lib.State{Logger: logger, GetScenarioGlobalVUIter: func() uint64 { return 0 }})
-			js(t, rt, "w.next()")
+			logger, logs := logtest.NewNullLogger()
+			toIteration(t.Context(), rt, &lib.State{
+				Logger: logger, GetScenarioGlobalVUIter: func() uint64 { return 0 }, Options: lib.Options{Scenarios: scenarios},
+			})
+			js(t, rt, "w.next(); w.next()")
+			var warnings []string
+			for _, e := range logs.AllEntries() {
+				if e.Level == logrus.WarnLevel {
+					warnings = append(warnings, e.Message)
+				}
+			}
+			if strings.Contains(test.name, "another timeUnit") {
+				require.Equal(t, []string{"trace " + id + ": the scenario s has stages in bins of 200ms and a timeUnit of 1s, which is " +
+					"0.2 times the trace's load: give it timeUnit: \"200ms\""}, warnings)
+			} else {
+				require.Empty(t, warnings)
+			}
 			require.Equal(t, test.want, replayed(id, scenarios))
 			for _, label := range test.want {
 				require.Contains(t, Replayed(scenarios), label)
 			}
 		})
 	}
+}
+
+// What a prefix cache can serve is that of the rows that are replayed, in their order; and of the steady phase, where there is one.
+func TestIdealPrefixHitRatioIsOfWhatIsReplayed(t *testing.T) {
+	t.Parallel()
+	// Rows of 600, 20, 700, 30, 800, 40, 900, 50 tokens; the even ones share a block of 512.
+	const file = `trace.open("conversation.jsonl", {seed})`
+	for i, test := range []struct {
+		name, open, scenarios string
+		hit, of               float64
+	}{
+		{"whole", file, `({s: w.scenario()})`, 3 * 512, 3140},
+		{"its first part", file, `({s: w.scenario({duration: "400ms"})})`, 512, 1350},
+		{"the steady phase", file, `w.phases({warmup: "200ms", steady: "200ms"})`, 512, 730},
+		{"a recovery fills the cache too late", file, `w.phases({steady: "200ms", recovery: "200ms"})`, 0, 620},
+		{"until its maxDuration", file, `({s: w.scenario({maxDuration: "300ms"})})`, 512, 1350},
+		{"in two scenarios at once", file, `({b: w.scenario(), a: w.scenario()})`, 3*512 + 3140, 2 * 3140},
+		{"one after the other", file, `({b: w.scenario(), a: {...w.scenario({startTime: "5s"}), tags: {phase: "steady"}}})`, 3140, 3140},
+		{"a loop with text of its own", `trace.open("conversation.jsonl", {seed, loop: true})`, `({s: w.scenario({duration: "1600ms"})})`, 6 * 512, 2 * 3140},
+		{
+			"a loop with the same prefixes", `trace.open("conversation.jsonl", {seed, loop: true, samePrefixes: true})`,
+			`({s: w.scenario({duration: "1600ms"})})`, 3*512 + 3140, 2 * 3140,
+		},
+		{"nothing shared", `trace.open("conversation.jsonl", {seed, ignoreHashIds: true})`, `({s: w.scenario()})`, 0, 3140},
+		{"a stock executor", file, `({s: {executor: "constant-arrival-rate", rate: 5, duration: "1s", preAllocatedVUs: 1}})`, 3 * 512, 3140},
+		{"prompts of a file", `trace.open("conversation.jsonl", {seed, ignoreHashIds: true, prompts: "prompts.txt"})`, `({s: w.scenario()})`, -1, 1},
+		{"prompts of the trace", `trace.open("literal.jsonl", {seed})`, `({s: w.scenario()})`, -1, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			p := newProject(t)
+			p.write(t, "prompts.txt", "one\ntwo\n")
+			p.write(t, "literal.jsonl", `{"timestamp": 0, "input_length": 20, "output_length": 1, "text_input": "a"}`+"\n")
+			rt := p.vu(t)
+			js(t, rt, fmt.Sprintf("var seed = %d, w = %s", 3000+i, test.open))
+			var scenarios lib.ScenarioConfigs
+			require.NoError(t, json.Unmarshal([]byte(asJSON(t, rt, test.scenarios)), &scenarios))
+			ratio := idealPrefixHitRatio(js(t, rt, "w.id").String(), scenarios)
+			if test.hit < 0 {
+				require.Nil(t, ratio)
+
+				return
+			}
+			require.NotNil(t, ratio)
+			require.InDelta(t, test.hit/test.of, *ratio, 1e-12)
+		})
+	}
+	require.Nil(t, idealPrefixHitRatio("of no trace", nil))
 }

@@ -82,8 +82,11 @@ func (t *jsTrace) request(what string, row int, due time.Time, opts sobek.Value)
 			return nil, err
 		}
 	}
-	if !t.asked.Load() && t.module.vu.State() != nil {
-		t.asked.Store(true)
+	if state := t.module.vu.State(); state != nil && t.asked.CompareAndSwap(false, true) {
+		if name, bin, unit := t.misreadStages(state.Options.Scenarios); unit > 0 {
+			state.Logger.Warnf("trace %s: the scenario %s has stages in bins of %s and a timeUnit of %s, which is %.3g times the trace's load: "+
+				"give it timeUnit: %q", t.id, name, bin, unit, bin.Seconds()/unit.Seconds(), bin.String())
+		}
 	}
 	r, err := plan.At(row)
 	if err != nil {

@@ -6,6 +6,9 @@ import (
 	"strconv"
 	"time"
 
+	"go.k6.io/k6/lib"
+	"go.k6.io/k6/lib/executor"
+
 	"github.com/safeqps/xk6-safeqps/llm"
 )
 
@@ -194,7 +197,9 @@ func (r *recording) phases(lengths, opts *options, say func(string)) (map[string
 		}
 	}
 	if lengths.err == nil && len(list) == 0 {
-		lengths.wrong("phases", lengths.values, `lengths such as {warmup: "2m", steady: "10m", recovery: "2m"}`)
+		lengths.err = &llm.OptionError{
+			What: lengths.what, Found: "no length above 0", Expected: `lengths such as {warmup: "2m", steady: "10m", recovery: "2m"}`,
+		}
 	}
 	if err := firstError(lengths.finish(), opts.finish()); err != nil {
 		return nil, err
@@ -252,9 +257,9 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-// steps is a staircase of rates. Each step takes as many of the following rows as its rate and length ask for, and
-// stretches the time that they take in the trace to its length: so a step's mean rate is the one that was asked for, and
-// its burstiness that of the trace. It gives k6 scenarios.
+// steps is a staircase of rates. Each step settles and is held; each of these parts takes as many of the following rows as its
+// rate and length ask for, and stretches the time that they take in the trace to its length: so the mean rate of each part is
+// the one that was asked for, and its burstiness that of the trace. It gives k6 scenarios.
 func (r *recording) steps(rates []float64, opts *options, say func(string)) (map[string]any, error) {
 	prefix := opts.scenarioName()
 	hold, _ := opts.duration("hold", "how long each rate is measured, above 0", aboveZero)
@@ -279,33 +284,20 @@ func (r *recording) steps(rates []float64, opts *options, say func(string)) (map
 		if seen[name]++; seen[name] > 1 {
 			name += "#" + strconv.Itoa(seen[name])
 		}
-		asked := math.Round(rate * (settle + hold).Seconds())
-		if asked > maxStepRows || float64(cursor)+asked > maxStepRows {
-			return nil, fmt.Errorf("steps(): a rate of %g for %s asks for more than %d rows in all", rate, settle+hold, maxStepRows)
-		}
-		rows := int(asked)
-		if rows == 0 {
-			return nil, fmt.Errorf("steps(): a rate of %g for %s asks for no row", rate, settle+hold)
-		}
-		start := r.offset(cursor)
-		w := &window{
-			schedule: r.schedule, from: cursor, to: cursor + rows, origin: start,
-			speed: float64(r.offset(cursor+rows)-start) / float64(settle+hold), ends: settle + hold,
-		}
-		if !(w.speed > 0) {
-			return nil, fmt.Errorf("steps(): %d rows of trace %s from row %d on are all due at once: their rate cannot be changed",
-				rows, r.id, cursor)
-		}
-		cursor += rows
-		before, after := w.cut(settle)
 		for _, part := range []struct {
-			*window
-			phase string
-		}{{before, phaseWarmup}, {after, phaseSteady}} {
-			if part.window != nil {
-				windows = append(windows, part.window)
-				tags = append(tags, map[string]string{"step": name, "phase": part.phase})
+			phase  string
+			length time.Duration
+		}{{phaseWarmup, settle}, {phaseSteady, hold}} {
+			if part.length == 0 {
+				continue
 			}
+			w, err := r.stretched(cursor, rate, part.length, part.phase == phaseSteady)
+			if err != nil {
+				return nil, fmt.Errorf("steps(): %w", err)
+			}
+			cursor = w.to
+			windows = append(windows, w)
+			tags = append(tags, map[string]string{"step": name, "phase": part.phase})
 		}
 	}
 	if cursor > len(r.rows) && !r.endless {
@@ -325,38 +317,79 @@ func (r *recording) steps(rates []float64, opts *options, say func(string)) (map
 	return out, nil
 }
 
-// cut divides a window by time. There is nothing before an instant of zero.
-func (w *window) cut(at time.Duration) (before, after *window) {
-	if at <= 0 {
-		return nil, w
+// stretched is the window of as many rows, from one on, as a rate gives in a time: at the pace at which they, and the gap after
+// them, take that time. What is measured must have a row, and rows that can be stretched.
+func (r *recording) stretched(from int, rate float64, length time.Duration, measured bool) (*window, error) {
+	asked := math.Round(rate * length.Seconds())
+	if float64(from)+asked > maxStepRows {
+		return nil, fmt.Errorf("a rate of %g for %s asks for more than %d rows in all", rate, length, maxStepRows)
 	}
-	second := *w
-	second.origin = w.origin + time.Duration(math.Round(float64(at)*w.speed))
-	second.from = max(w.from, min(w.rowsBefore(second.origin), w.to))
-	second.ends = w.ends - at
-	first := *w
-	first.to, first.ends = second.from, at
+	rows := int(asked)
+	start := r.offset(from)
+	w := &window{schedule: r.schedule, from: from, to: from + rows, origin: start, speed: 1, ends: length}
+	switch span := r.offset(w.to) - start; {
+	case span > 0:
+		w.speed = float64(span) / float64(length)
+	case measured && rows == 0:
+		return nil, fmt.Errorf("a rate of %g for %s asks for no row", rate, length)
+	case measured:
+		return nil, fmt.Errorf("%d rows of trace %s from row %d on are all due at once: their rate cannot be changed", rows, r.id, from)
+	}
 
-	return &first, &second
+	return w, nil
 }
 
 // stages are the trace's arrivals per bin, for a stock ramping-arrival-rate whose timeUnit is the bin: a jump to the
 // bin's number of arrivals, and the bin.
 func (r *recording) stages(bin time.Duration) []any {
 	r.bin.Store(int64(bin))
-	bins := int(r.span()/bin) + 1
-	stages := make([]any, 0, 2*bins)
-	before := 0
-	for i := range bins {
-		upTo := r.rowsBefore(time.Duration(i+1) * bin)
-		if i == bins-1 {
-			upTo = len(r.rows) // not the rows of the trace's next pass
-		}
+	targets := r.perBin(bin)
+	stages := make([]any, 0, 2*len(targets))
+	for _, target := range targets {
 		stages = append(stages,
-			map[string]any{"duration": "0s", "target": upTo - before},
-			map[string]any{"duration": bin.String(), "target": upTo - before})
-		before = upTo
+			map[string]any{"duration": "0s", "target": target},
+			map[string]any{"duration": bin.String(), "target": target})
 	}
 
 	return stages
+}
+
+// perBin are the trace's arrivals in each bin.
+func (s *schedule) perBin(bin time.Duration) []int {
+	counts := make([]int, int(s.span()/bin)+1)
+	before := 0
+	for i := range counts {
+		upTo := s.rowsBefore(time.Duration(i+1) * bin)
+		if i == len(counts)-1 {
+			upTo = len(s.rows) // not the rows of the trace's next pass
+		}
+		counts[i] = upTo - before
+		before = upTo
+	}
+
+	return counts
+}
+
+// misreadStages finds a scenario that was given the stages of stages() and another timeUnit than their bin, which changes the
+// load. unit is its timeUnit; 0: there is none.
+func (s *schedule) misreadStages(scenarios lib.ScenarioConfigs) (name string, bin, unit time.Duration) {
+	if bin = time.Duration(s.bin.Load()); bin <= 0 {
+		return "", 0, 0
+	}
+	counts := s.perBin(bin)
+	for _, name := range sortedKeys(scenarios) {
+		c, ok := scenarios[name].(*executor.RampingArrivalRateConfig)
+		if !ok || c.TimeUnit.TimeDuration() == bin || len(c.Stages) != 2*len(counts) {
+			continue
+		}
+		same := true
+		for i, stage := range c.Stages {
+			same = same && stage.Target.Int64 == int64(counts[i/2]) && stage.Duration.TimeDuration() == time.Duration(i%2)*bin
+		}
+		if same {
+			return name, bin, c.TimeUnit.TimeDuration()
+		}
+	}
+
+	return "", 0, 0
 }

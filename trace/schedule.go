@@ -17,6 +17,9 @@ type schedule struct {
 	period time.Duration // of one pass through the trace; 0: it cannot be repeated
 	info   func() Info   // for those who ask what was replayed; nil where nobody published it
 
+	// ideal is the share of prompt tokens that a prefix cache would serve of rows in this order; nil where that is not known.
+	ideal func([]replay) *float64
+
 	recorded bool         // it comes from a file
 	asked    atomic.Bool  // an iteration took a request from it
 	bin      atomic.Int64 // the width of a bin that stages() gave a stock executor, in nanoseconds; 0: none

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"encoding/json"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -46,28 +47,33 @@ func TestRowsBeforeOfATraceWithoutLength(t *testing.T) {
 	require.Equal(t, 3, s.rowsBefore(time.Hour))
 }
 
-func TestCutLosesNoRow(t *testing.T) {
+// Whatever the trace's arrivals, each part of a step has the rows of its rate, and they come within it.
+func TestStretchedKeepsTheRate(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		s := drawnSchedule(rt)
+		r := &recording{schedule: drawnSchedule(rt)}
 		from := rapid.IntRange(0, 30).Draw(rt, "from")
-		w := &window{
-			schedule: s, from: from, to: from + rapid.IntRange(1, 60).Draw(rt, "rows"), origin: s.offset(from),
-			speed: rapid.Float64Range(0.1, 10).Draw(rt, "speed"), ends: time.Second,
-		}
-		at := time.Duration(rapid.IntRange(1, 200).Draw(rt, "at")) * time.Millisecond
-		before, after := w.cut(at)
-		require.Equal(rt, []int{w.from, w.to, before.to}, []int{before.from, after.to, after.from})
-		require.Equal(rt, []time.Duration{at, time.Second - at}, []time.Duration{before.ends, after.ends})
-		require.NoError(rt, before.check())
-		require.NoError(rt, after.check())
+		rate, length := rapid.Float64Range(0.1, 40).Draw(rt, "rate"), time.Duration(rapid.IntRange(1, 5000).Draw(rt, "ms"))*time.Millisecond
+		w, err := r.stretched(from, rate, length, false)
+		require.NoError(rt, err)
+		require.NoError(rt, w.check())
+		require.Equal(rt, []int{from, int(math.Round(rate * length.Seconds()))}, []int{w.from, w.length()})
+		require.Equal(rt, length, w.ends)
 		for i := range w.length() {
-			if i < before.length() {
-				require.Equal(rt, w.due(i), before.due(i))
-				require.LessOrEqual(rt, before.due(i), at)
-			} else {
-				require.InDelta(rt, w.due(i)-at, after.due(i-before.length()), 20, "to the rounding of the origin")
+			require.LessOrEqual(rt, w.due(i), length+1)
+			if i > 0 {
+				require.InDelta(rt, float64(r.offset(from+i)-r.offset(from+i-1)), float64(w.due(i)-w.due(i-1))*w.speed, 1+w.speed, "gaps keep their proportions")
 			}
+		}
+		same, err := r.stretched(from, rate, length, true)
+		switch {
+		case w.length() == 0:
+			require.ErrorContains(rt, err, "asks for no row")
+		case r.offset(w.to) == r.offset(from):
+			require.ErrorContains(rt, err, "are all due at once")
+		default:
+			require.NoError(rt, err)
+			require.Equal(rt, w, same)
 		}
 	})
 }

@@ -122,23 +122,24 @@ func (r *run) start(w *worker, j job) {
 	r.state.ModCurrentlyActiveVUsCount(-1)
 	r.busy.Add(-1)
 
+	silent := w.sends.Load() == 0 // a request that was sent is told by the client, one that was cut short too
 	switch {
 	case !w.begun: // the VU's context ended on the way
 		r.started.Add(-1)
 		r.drop(j.row, j.due, DropStopped)
-	case r.ctx.Err() != nil: // its error says no more than that it was cut short
+	case r.ctx.Err() != nil, errext.IsInterruptError(err): // its error says no more than that it was cut short
 		r.state.AddInterruptedIterations(1)
-		if w.sends.Load() == 0 {
+		if silent {
 			r.silent(j.row, j.due, DropStopped)
 		}
-	case errext.IsInterruptError(err): // test.abort()
-		r.state.AddInterruptedIterations(1)
-		r.abort(err)
+		if r.ctx.Err() == nil { // test.abort()
+			r.abort(err)
+		}
 	default:
 		if err != nil {
 			r.logScriptError(err)
 		}
-		if w.sends.Load() == 0 {
+		if silent {
 			r.silent(j.row, j.due, DropNoRequest)
 		}
 		r.state.AddFullIterations(1)

@@ -49,6 +49,33 @@ func TestTraceCommands(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(r.stdout), &h))
 	require.Equal(t, 100, h.Rows)
 	require.InDelta(t, 2.5, h.Rate.Mean, 0.01)
+
+	zipped := filepath.Join(dir, "half.csv.gz")
+	r = runK6(t, "x", "llm", "trace", "convert", half, "--out", zipped)
+	require.Equal(t, 0, r.exit, r.stderr)
+	content, err := os.ReadFile(zipped)
+	require.NoError(t, err)
+	require.Equal(t, []byte{0x1f, 0x8b}, content[:2], "what its name says")
+	r = runK6(t, "x", "llm", "trace", "inspect", zipped)
+	require.Contains(t, r.stdout, "rows           100 over")
+}
+
+func TestConvertToCSV(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	in, out := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "out.csv")
+	require.NoError(t, os.WriteFile(in, []byte(`{"timestamp": 0, "input_length": 5, "output_length": 6, "hash_ids": [1]}
+nonsense
+{"timestamp": 10, "input_length": 0, "output_length": 6}
+`), 0o600))
+	r := runK6(t, "x", "llm", "trace", "convert", in, "--skip-bad-rows", "--out", out)
+	require.Equal(t, 3, r.exit)
+	require.Contains(t, r.stderr, "row 0 has hash ids, a session, an elapsed time or a prompt, which CSV does not hold")
+	require.Contains(t, r.stderr, "--lengths-only")
+	require.NoFileExists(t, out)
+	r = runK6(t, "x", "llm", "trace", "convert", in, "--skip-bad-rows", "--lengths-only", "--out", out)
+	require.Equal(t, 0, r.exit, r.stderr)
+	require.Contains(t, r.stderr, "1 requests over 0s\n2 of 3 lines left out: 1 that could not be read, 1 without input tokens, such as ")
 }
 
 func TestAnonymizeNeverWritesText(t *testing.T) {
@@ -105,6 +132,7 @@ func TestWrongUseOfTraceCommands(t *testing.T) {
 		{[]string{"generate", "--rate", "5", "--mix", "chat", "--count", "3", "--burstiness", "often"}, `--burstiness: got \"often\"`},
 		{[]string{"generate", "--stages", "soon:3", "--mix", "chat"}, `--stages: got \"soon:3\"`},
 		{[]string{"convert", bad, "--window", "x"}, `--window: got \"x\"`},
+		{[]string{"generate", "--rate", "5", "--count", "3", "--mix", "chat", "--out", filepath.Join(dir, "x.txt")}, "expected a name that ends in .jsonl or .csv"},
 		{[]string{"anonymize", bad, "--encoding", "klingon"}, "--encoding:"},
 	} {
 		r := runK6(t, append([]string{"x", "llm", "trace"}, tt.args...)...)

@@ -62,6 +62,17 @@ func (c Config) Intensity() (Intensity, error) {
 	return NewIntensity(c.Rate, c.Stages)
 }
 
+// Length is how long the run lasts, which is past its last arrival: the duration, the stages, or for a number of arrivals the
+// time in which the rate gives them. It is 0 where that is left to chance: with Count and FreeCount. The error is that of
+// Validate.
+func (c Config) Length() (time.Duration, error) {
+	p, err := c.plan()
+	if err != nil || (c.Count > 0 && p.free) {
+		return 0, err
+	}
+	return p.end, nil
+}
+
 // plan is a checked Config with its bounds worked out.
 type plan struct {
 	intensity  Intensity

@@ -89,3 +89,23 @@ func TestValidateAccepts(t *testing.T) {
 		require.NoError(t, c.Validate())
 	}
 }
+
+func TestLengthIsWhatTheRateTakes(t *testing.T) {
+	for _, c := range []struct {
+		config Config
+		want   time.Duration
+	}{
+		{Config{Rate: 5, Duration: time.Minute, Burstiness: 1}, time.Minute},
+		{Config{Rate: 5, Count: 4, Burstiness: 0.1}, 800 * time.Millisecond},
+		{Config{Stages: []Stage{{Duration: 10 * time.Second, Target: 10}}, Burstiness: 1}, 10 * time.Second},
+		{Config{Stages: []Stage{{Duration: 10 * time.Second, Target: 10}}, Count: 8, Burstiness: 1}, 4 * time.Second},
+		{Config{Rate: 5, Count: 4, Burstiness: 1, FreeCount: true}, 0},
+		{Config{Rate: 5, Duration: time.Minute, Burstiness: 1, FreeCount: true}, time.Minute},
+	} {
+		got, err := c.config.Length()
+		require.NoError(t, err)
+		require.Equal(t, c.want, got)
+	}
+	_, err := Config{}.Length()
+	require.Error(t, err)
+}

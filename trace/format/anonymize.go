@@ -43,9 +43,12 @@ type AnonymizeOptions struct {
 	// many tokens it has.
 	Tokenizer Tokenizer
 	// Fields maps timestamp, input_length, output_length, session_id, class, request and response to dotted
-	// paths (gjson's syntax) in a log line, where they are not in their usual places. A class must be a short
-	// word (letters, digits, ., _, -; at most 64), since it is copied as it is.
+	// paths (gjson's syntax) in a log line, where they are not in their usual places. Names of users are no usual place
+	// of a session, since they link all that someone ever asked.
 	Fields map[string]string
+	// KeepClasses are classes that keep their names, besides short, typical, long and extreme. Every other class is
+	// replaced: by class-1, class-2 … in order of arrival, or by its keyed hash under KeepHashes.
+	KeepClasses []string
 	// Unit is the unit of the timestamps; "" to detect it.
 	Unit Unit
 	// ZeroOutput, SkipBadRows, Window and Limit are those of Options.
@@ -67,6 +70,13 @@ type AnonymizeReport struct {
 	// one token unless the log gives the length, and equal ones are told apart by hash.
 	RowsWithBlocks int `json:"rows_with_blocks"`
 	NonTextParts   int `json:"non_text_parts"`
+	// ClassesReplaced is how many different classes were replaced by numbers or hashes.
+	ClassesReplaced int `json:"classes_replaced"`
+	// BadRows were skipped under SkipBadRows, the others dropped: see Notes.
+	BadRows           int      `json:"bad_rows"`
+	BadRowExamples    []string `json:"bad_row_examples,omitempty"`
+	ZeroInputDropped  int      `json:"zero_input_dropped"`
+	ZeroOutputDropped int      `json:"zero_output_dropped"`
 }
 
 // Anonymize reads a log of requests and gives a trace without text. A log is JSONL, one request a line: an
@@ -137,9 +147,6 @@ func AnonymizeTrace(t *Trace, o AnonymizeOptions) (*Trace, AnonymizeReport, erro
 	// Skipped lines are remembered with what they said, and keys can be named after anything.
 	out.Notes.BadRowExamples, out.Notes.IgnoredKeys = nil, nil
 	for i, r := range t.Rows {
-		if r.Class != "" && !isWord(r.Class) {
-			return nil, AnonymizeReport{}, fmt.Errorf("row %d: %w", i, errClass)
-		}
 		if r.HashIDs != nil {
 			r.HashIDs = a.rehash(r.HashIDs)
 			a.report.RowsWithBlocks++
@@ -209,10 +216,7 @@ var (
 	usagePaths    = []string{"usage", "response.usage", "response.body.usage", "response_body.usage"}
 	inputKeys     = []string{"prompt_tokens", "input_tokens", "input_length"}
 	outputKeys    = []string{"completion_tokens", "output_tokens", "output_length"}
-	sessionPaths  = []string{
-		"session_id", "conversation_id", "metadata.session_id", "metadata.conversation_id",
-		"prompt_cache_key", "safety_identifier", "user", "user_id", "metadata.user_id",
-	}
+	sessionPaths  = []string{"session_id", "conversation_id", "metadata.session_id", "metadata.conversation_id"}
 )
 
 func (a *anonymizer) findTimestamps(sample []string) (Unit, error) {
@@ -302,31 +306,27 @@ func (a *anonymizer) add(b *builder, line []byte) error {
 		b.notes.ZeroOutputDropped++
 		return nil
 	}
-	if row.Class, err = a.class(root); err != nil {
-		return err
+	if row.InputTokens == 0 {
+		b.notes.ZeroInputDropped++
+		return nil
 	}
+	row.Class = b.intern(a.class(root))
 	if session := a.session(root, body); session != "" {
 		row.Extra = &Extra{Session: session}
 	}
-	if tokens != nil && row.InputTokens > 0 {
+	if tokens != nil {
 		row.HashIDs = b.ids.keep(a.chain(tokens, row.InputTokens))
 		report.RowsWithBlocks++
 	}
 	if row.OutputTokens == 0 {
 		b.notes.ZeroOutputKept++
 	}
-	if row.InputTokens == 0 {
-		b.notes.ZeroInput++
-	}
 	a.report = report
 	b.rows = append(b.rows, row)
 	return nil
 }
 
-var (
-	errTimestamp = errors.New("missing, or not a timestamp of the file's unit")
-	errClass     = errors.New("class: expected a word of at most 64 letters, digits, '.', '_' or '-'")
-)
+var errTimestamp = errors.New("missing, or not a timestamp of the file's unit")
 
 // object finds a JSON object, which some logs keep as a string of JSON.
 func (a *anonymizer) object(root gjson.Result, field string, paths []string) gjson.Result {
@@ -377,30 +377,13 @@ func (a *anonymizer) usage(root gjson.Result, field string, keys []string) (int3
 	return n, true, nil
 }
 
-func (a *anonymizer) class(root gjson.Result) (string, error) {
+// class is the class in the log's own words: finish replaces it.
+func (a *anonymizer) class(root gjson.Result) string {
 	path := a.o.Fields["class"]
 	if path == "" {
 		path = "class"
 	}
-	c := jsonCell(root.Get(path))
-	if c.text != "" && !isWord(c.text) {
-		return "", errClass
-	}
-	return c.text, nil
-}
-
-func isWord(s string) bool {
-	if len(s) == 0 || len(s) > 64 {
-		return false
-	}
-	for _, c := range []byte(s) {
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '_', c == '-':
-		default:
-			return false
-		}
-	}
-	return true
+	return jsonCell(root.Get(path)).text
 }
 
 func (a *anonymizer) session(root, body gjson.Result) string {
@@ -437,17 +420,22 @@ func (a *anonymizer) sum(what string, previous, data []byte) []byte {
 
 // chain gives a prompt of input tokens its ids. Each hash takes in the one before, so an id stands for a
 // block and all that comes before it. tokens may differ in number from input, which is the server's count
-// and includes its chat template: blocks that only the server counts are chained to the rest.
+// and includes its chat template: blocks that only the server counts are chained to the rest, and the last block stands for
+// all tokens that are left, so that only equal prompts have equal ids.
 func (a *anonymizer) chain(tokens []int, input int32) []uint64 {
 	ids := make([]uint64, blocks(input, a.block))
 	var previous []byte
 	data := make([]byte, 0, 8*a.block)
 	for i := range ids {
 		data = data[:0]
-		for _, token := range tokens[:min(a.block, len(tokens))] {
+		end := min(a.block, len(tokens))
+		if i == len(ids)-1 {
+			end = len(tokens)
+		}
+		for _, token := range tokens[:end] {
 			data = binary.LittleEndian.AppendUint64(data, uint64(token)) // #nosec G115 -- any one-to-one mapping does
 		}
-		tokens = tokens[min(a.block, len(tokens)):]
+		tokens = tokens[end:]
 		previous = a.sum("block", previous, data)
 		ids[i] = binary.LittleEndian.Uint64(previous)
 	}
@@ -504,6 +492,31 @@ func (a *anonymizer) stripExtra(r *Row) error {
 	return nil
 }
 
+// replaceClasses keeps the names of classes that say nothing of anyone.
+func (a *anonymizer) replaceClasses(rows []Row) {
+	keep := map[string]bool{"": true, "short": true, "typical": true, "long": true, "extreme": true}
+	for _, class := range a.o.KeepClasses {
+		keep[class] = true
+	}
+	names := map[string]string{}
+	number := 0
+	for i := range rows {
+		class := rows[i].Class
+		if keep[class] {
+			continue
+		}
+		name, known := names[class]
+		if !known && a.o.KeepHashes {
+			name = "class-" + hex.EncodeToString(a.sum("class", nil, []byte(class))[:8])
+		}
+		for ; !known && (name == "" || keep[name]); name = "class-" + strconv.Itoa(number) {
+			number++
+		}
+		names[class], rows[i].Class = name, name
+	}
+	a.report.ClassesReplaced = len(names)
+}
+
 // finish removes what would tell when and from which file a trace was made, and numbers ids and sessions.
 func (a *anonymizer) finish(t *Trace) {
 	t.Origin = time.Time{}
@@ -511,6 +524,9 @@ func (a *anonymizer) finish(t *Trace) {
 	t.Notes.FirstTimestamp = 0
 	t.Format, t.FormatReason = Native, "made by the anonymizer"
 	t.Unit, t.UnitReason = Milliseconds, "made by the anonymizer"
+	a.report.BadRows, a.report.BadRowExamples = t.Notes.BadRows, t.Notes.BadRowExamples
+	a.report.ZeroInputDropped, a.report.ZeroOutputDropped = t.Notes.ZeroInputDropped, t.Notes.ZeroOutputDropped
+	a.replaceClasses(t.Rows)
 	if a.o.KeepHashes {
 		return
 	}

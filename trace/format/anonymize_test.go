@@ -46,11 +46,11 @@ func TestAnonymizeChatLog(t *testing.T) {
 	trace, report := anonymize(t, chatLog, AnonymizeOptions{BlockSize: 4})
 	// "system a b c" is one block that all three share; Alice's second turn starts with her first.
 	require.Equal(t, []Row{
-		{Due: 0, InputTokens: 8, OutputTokens: 3, Class: "gold", HashIDs: []uint64{0, 1}, Extra: &Extra{Session: "1"}},
+		{Due: 0, InputTokens: 8, OutputTokens: 3, Class: "class-1", HashIDs: []uint64{0, 1}, Extra: &Extra{Session: "1"}},
 		{Due: time.Second, InputTokens: 9, OutputTokens: 7, HashIDs: []uint64{0, 2, 3}, Extra: &Extra{Session: "2"}},
 		{Due: 2 * time.Second, InputTokens: 11, OutputTokens: 1, HashIDs: []uint64{0, 4, 5}, Extra: &Extra{Session: "2"}},
 	}, trace.Rows)
-	require.Equal(t, AnonymizeReport{InputFromUsage: 2, InputCounted: 1, OutputFromUsage: 2, OutputCounted: 1, RowsWithBlocks: 3}, report)
+	require.Equal(t, AnonymizeReport{InputFromUsage: 2, InputCounted: 1, OutputFromUsage: 2, OutputCounted: 1, RowsWithBlocks: 3, ClassesReplaced: 1}, report)
 	require.Equal(t, 4, trace.BlockSize)
 	require.Equal(t, Native, trace.Format)
 	require.True(t, trace.Origin.IsZero(), "the clock time is private")
@@ -77,6 +77,63 @@ func TestPrefixSimilarityIsKept(t *testing.T) {
 `
 	trace, _ = anonymize(t, log, AnonymizeOptions{BlockSize: 4})
 	require.Equal(t, []uint64{2, 3}, trace.Rows[1].HashIDs)
+}
+
+// Prompts that differ beyond what the server counted have different ids all the same; what they share, they still share.
+func TestIDsCoverTheWholePrompt(t *testing.T) {
+	log := ""
+	for i, tail := range []string{"r s", "t u", "r s", "v"} {
+		log += fmt.Sprintf(`{"ts":%d.5,"prompt":"q0 q1 q2 q3 q4 q5 q6 q7 q8 %s","usage":{"prompt_tokens":8,"completion_tokens":1}}`+"\n", i, tail)
+	}
+	trace, _ := anonymize(t, log, AnonymizeOptions{BlockSize: 4})
+	var ids [][]uint64
+	for _, r := range trace.Rows {
+		ids = append(ids, r.HashIDs)
+	}
+	require.Equal(t, [][]uint64{{0, 1}, {0, 2}, {0, 1}, {0, 3}}, ids)
+}
+
+// Classes and sessions are whatever a log has under their names: a name of someone is written nowhere.
+func TestClassesAndUsersAreNotCopied(t *testing.T) {
+	log := ""
+	for i, class := range []string{"alice.wonder", "long", "bob", "alice.wonder", "chat", "class-1"} {
+		log += fmt.Sprintf(`{"ts":%d.5,"class":%q,"user":"carol","metadata":{"user_id":"carol"},"prompt_cache_key":"carol","prompt":"a","usage":{"completion_tokens":1}}`+"\n", i, class)
+	}
+	classes := func(trace *Trace) (list []string) {
+		for _, r := range trace.Rows {
+			require.Nil(t, r.Extra, "a user is no session, unless the field map says so")
+			list = append(list, r.Class)
+		}
+		return list
+	}
+	trace, report := anonymize(t, log, AnonymizeOptions{})
+	require.Equal(t, []string{"class-1", "long", "class-2", "class-1", "class-3", "class-4"}, classes(trace))
+	require.Equal(t, 4, report.ClassesReplaced)
+	trace, _ = anonymize(t, log, AnonymizeOptions{KeepClasses: []string{"chat", "class-1"}})
+	require.Equal(t, []string{"class-2", "long", "class-3", "class-2", "chat", "class-1"}, classes(trace))
+	key := bytes.Repeat([]byte{1}, 16)
+	trace, _ = anonymize(t, log, AnonymizeOptions{KeepHashes: true, Key: key})
+	other, _ := anonymize(t, strings.Join(strings.SplitAfter(log, "\n")[2:], ""), AnonymizeOptions{KeepHashes: true, Key: key})
+	require.Equal(t, classes(trace)[2:], classes(other), "traces of one key can be joined")
+	require.Regexp(t, "^class-[0-9a-f]{16}$", trace.Rows[0].Class)
+	linked, _ := anonymize(t, log, AnonymizeOptions{Fields: map[string]string{"session_id": "user"}})
+	require.Equal(t, "1", linked.Rows[5].Extra.Session)
+}
+
+func TestWhatIsLeftOutIsReported(t *testing.T) {
+	const log = `{"ts":1.5,"prompt":"a","usage":{"completion_tokens":1}}
+nonsense
+{"ts":2.5,"prompt":"a","usage":{"completion_tokens":0}}
+{"ts":3.5,"prompt":"","usage":{"prompt_tokens":0,"completion_tokens":1}}
+`
+	trace, report := anonymize(t, log, AnonymizeOptions{SkipBadRows: true})
+	require.Equal(t, AnonymizeReport{
+		InputCounted: 1, OutputFromUsage: 1, RowsWithBlocks: 1, BadRows: 1, BadRowExamples: []string{"log:2: not a JSON object"},
+		ZeroInputDropped: 1, ZeroOutputDropped: 1,
+	}, report)
+	require.Equal(t, "3 of 4 lines left out: 1 that could not be read, 1 without output tokens, 1 without input tokens, "+
+		"such as log:2: not a JSON object", trace.Notes.LeftOut())
+	require.Empty(t, Notes{Lines: 4}.LeftOut())
 }
 
 func TestKeysAndHashes(t *testing.T) {
@@ -127,7 +184,7 @@ func TestAnonymizeShapes(t *testing.T) {
 	mapped, _ := anonymize(t, `{"m":{"when":1700000000,"who":"u","in":7,"out":8,"tier":"gold"},"user":"v"}`, AnonymizeOptions{Fields: map[string]string{
 		"timestamp": "m.when", "session_id": "m.who", "input_length": "m.in", "output_length": "m.out", "class": "m.tier",
 	}})
-	require.Equal(t, Row{InputTokens: 7, OutputTokens: 8, Class: "gold", Extra: &Extra{Session: "1"}}, mapped.Rows[0])
+	require.Equal(t, Row{InputTokens: 7, OutputTokens: 8, Class: "class-1", Extra: &Extra{Session: "1"}}, mapped.Rows[0])
 }
 
 func TestImagesAreToldApart(t *testing.T) {
@@ -150,13 +207,13 @@ func TestAnonymizeErrorsDoNotQuoteTheLog(t *testing.T) {
 		{`{"time":1700000000,"usage":{"prompt_tokens":"hunter2secret"}}`, "log:2: input_length: not a number"},
 		{`{"time":1700000000,"max_tokens":50,"usage":{"completion_tokens":1}}`, "log:2: neither a prompt nor its length is known (a prompt needs a tokenizer)"},
 		{`{"time":1700000000,"prompt":["hunter2secret","b"],"usage":{"completion_tokens":1}}`, "log:2: prompt: expected one prompt, not a list of several"},
-		{`{"time":1700000000,"class":"hunter2 secret","prompt":"a","usage":{"completion_tokens":1}}`, "log:2: class: expected a word of at most 64 letters, digits, '.', '_' or '-'"},
 	} {
 		_, _, err := Anonymize("log", strings.NewReader(good+c.line+"\n"+good), AnonymizeOptions{Tokenizer: words{}})
 		require.EqualError(t, err, c.want)
 		trace, _ := anonymize(t, good+c.line+"\n"+good, AnonymizeOptions{SkipBadRows: true})
 		require.Len(t, trace.Rows, 2)
 		require.Equal(t, []string{c.want}, trace.Notes.BadRowExamples)
+		require.Equal(t, "1 of 3 lines left out: 1 that could not be read, such as "+c.want, trace.Notes.LeftOut())
 	}
 	_, _, err := Anonymize("log", strings.NewReader(`{"time":"hunter2secret"}`), AnonymizeOptions{})
 	require.EqualError(t, err, `log: cannot tell the unit of the timestamps under "time": state it`)
@@ -238,7 +295,9 @@ func TestAnonymizeTrace(t *testing.T) {
 
 	_, _, err = AnonymizeTrace(in, AnonymizeOptions{})
 	require.EqualError(t, err, "row 2: its input length is not known: a tokenizer is needed")
-	in.Rows[0].Class = "free text"
-	_, _, err = AnonymizeTrace(in, AnonymizeOptions{Tokenizer: words{}})
-	require.ErrorContains(t, err, "row 0: class")
+	in.Rows[0].Class, in.Rows[2].Class = "free text", "long"
+	out, _, err = AnonymizeTrace(in, AnonymizeOptions{Tokenizer: words{}})
+	require.NoError(t, err)
+	require.Equal(t, []string{"class-1", "", "long"}, []string{out.Rows[0].Class, out.Rows[1].Class, out.Rows[2].Class})
+	require.Equal(t, "free text", in.Rows[0].Class, "the input is not changed")
 }

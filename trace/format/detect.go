@@ -11,6 +11,7 @@ import (
 
 // plan is everything that is decided about a file before its rows are read.
 type plan struct {
+	name         string // of the file
 	format       Name
 	formatReason string
 	unit         Unit
@@ -23,16 +24,46 @@ type plan struct {
 }
 
 func newPlan(s *source, o Options) (*plan, error) {
-	p := &plan{ignored: map[string]int{}}
-	if err := p.detectForm(s.sample, o); err != nil {
-		return nil, fmt.Errorf("%s: %w", s.name, err)
+	p := &plan{name: s.name, ignored: map[string]int{}}
+	err := p.detectForm(s.sample, o)
+	if err == nil {
+		err = p.detectUnits(s.sample, o)
 	}
-	if err := p.detectUnits(s.sample, o); err != nil {
+	var lineErr *LineError
+	switch {
+	case err == nil:
+	case errors.As(err, &lineErr) && !o.SkipBadRows:
+		return nil, err // it names the file
+	default:
 		return nil, fmt.Errorf("%s: %w", s.name, err)
 	}
 	// The sample is parsed again as rows: what it counted is not to be counted twice.
 	clear(p.ignored)
 	return p, nil
+}
+
+// noLine is the error for a sample of which no line can be read: that of its first line.
+func (p *plan) noLine(sample []string, first int, o Options, reason func(line string) *LineError) error {
+	lines := 0
+	var found *LineError
+	for i, line := range sample[first:] {
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		if lines++; found == nil {
+			if found = reason(line); found != nil {
+				found.File, found.Line = p.name, first+i+1
+			}
+		}
+	}
+	switch {
+	case found == nil:
+		return nil
+	case o.SkipBadRows:
+		return fmt.Errorf("none of the first %d lines can be read, such as: %w", lines, found)
+	default:
+		return found
+	}
 }
 
 func (p *plan) detectForm(sample []string, o Options) error {
@@ -51,22 +82,20 @@ func (p *plan) detectForm(sample []string, o Options) error {
 		if strings.HasPrefix(strings.TrimSpace(sample[first]), "[") {
 			return errors.New("the file is a JSON array: expected JSONL (one object per line) or CSV")
 		}
-		csv = !mostlyObjects(sample[first:], o.SkipBadRows)
+		csv = !isJSONL(sample[first:])
 	}
 	if csv {
 		p.headerLines = first + 1
 		return p.detectCSV(sample[first], o)
 	}
-	return p.detectJSONL(sample[first:], o)
+	return p.detectJSONL(sample, o)
 }
 
-// mostlyObjects tells JSONL from CSV: by the first line, or, where bad rows are allowed, by most lines.
-func mostlyObjects(sample []string, badRowsAllowed bool) bool {
-	if !badRowsAllowed {
-		return strings.HasPrefix(strings.TrimSpace(sample[0]), "{")
-	}
+// isJSONL tells JSONL from CSV, whose lines do not begin as objects do: by the first line, or by half of all lines, since the
+// first one may be bad.
+func isJSONL(sample []string) bool {
 	objects, lines := 0, 0
-	for _, line := range sample {
+	for i, line := range sample {
 		line = strings.TrimSpace(line)
 		if line == "" {
 			continue
@@ -74,9 +103,12 @@ func mostlyObjects(sample []string, badRowsAllowed bool) bool {
 		lines++
 		if strings.HasPrefix(line, "{") {
 			objects++
+			if i == 0 {
+				return true
+			}
 		}
 	}
-	return objects*2 > lines
+	return objects*2 >= lines
 }
 
 // aliases are the names under which the generic forms find a field that the user did not map, compared
@@ -115,11 +147,12 @@ func fieldOfAlias(name string) int {
 }
 
 func (p *plan) detectJSONL(sample []string, o Options) error {
-	seen, order := map[string]bool{}, []string{}
+	seen, order, readable := map[string]bool{}, []string{}, false
 	for _, line := range sample {
 		if checkJSON([]byte(line)) != nil {
 			continue
 		}
+		readable = true
 		gjson.Parse(line).ForEach(func(key, _ gjson.Result) bool {
 			if !seen[key.Str] {
 				seen[key.Str] = true
@@ -168,6 +201,9 @@ func (p *plan) detectJSONL(sample []string, o Options) error {
 		}
 		p.parser = parser
 		return nil
+	}
+	if !readable {
+		return p.noLine(sample, 0, o, func(line string) *LineError { return &LineError{Reason: checkJSON([]byte(line)).Error()} })
 	}
 	parser := &pathJSON{}
 	for field, path := range o.Fields {
@@ -328,11 +364,33 @@ func (p *plan) detectUnits(sample []string, o Options) error {
 	default:
 		var err error
 		p.unit, p.unitReason, err = detectUnit(timestamps, documentedUnit(p.format), p.parser.column(fTimestamp))
+		if errors.Is(err, errNoTimestamp) {
+			if lineErr := p.noLine(sample, p.headerLines, o, p.badTimestamp); lineErr != nil {
+				return lineErr
+			}
+		}
 		if err != nil {
 			return err
 		}
 	}
 	return p.detectBlockSize(o, blockMarker, withIDs, fits)
+}
+
+// badTimestamp is what is wrong with a line of a file in which no timestamp can be read.
+func (p *plan) badTimestamp(line string) *LineError {
+	var f fields
+	if err := p.parser.parse([]byte(line), &f); err != nil {
+		var lineErr *LineError
+		if errors.As(err, &lineErr) {
+			return lineErr
+		}
+		return &LineError{Reason: err.Error()}
+	}
+	c := f[fTimestamp]
+	if !c.set {
+		return &LineError{Key: p.parser.column(fTimestamp), Reason: errMissing.Error()}
+	}
+	return &LineError{Key: p.parser.column(fTimestamp), Reason: "neither a number nor a date and time: got " + quoted(c.text)}
 }
 
 func (p *plan) detectBlockSize(o Options, marker, withIDs int, fits []int) error {

@@ -113,6 +113,14 @@ func (b *builder) add(line int, text []byte) error {
 			b.notes.ZeroOutputDropped++
 			return nil
 		}
+	}
+	// No server can be asked with a prompt of no tokens. A row that brings its own prompt may say what it likes of its length.
+	if row.InputTokens == 0 && extra.Text == "" && extra.Messages == nil && extra.Payload == nil {
+		b.notes.FromDelay = fromDelay
+		b.notes.ZeroInputDropped++
+		return nil
+	}
+	if row.OutputTokens == 0 {
 		b.notes.ZeroOutputKept++
 	}
 	// Only a row that is kept takes memory in the arenas.
@@ -127,10 +135,7 @@ func (b *builder) add(line int, text []byte) error {
 		row.Extra = &b.extras[len(b.extras)-1]
 	}
 	b.rows = append(b.rows, row)
-	switch row.InputTokens {
-	case 0:
-		b.notes.ZeroInput++
-	case Unknown:
+	if row.InputTokens == Unknown {
 		b.notes.UnknownInput++
 	}
 	if row.OutputTokens == Unknown {
@@ -178,12 +183,17 @@ func (b *builder) fieldError(field int, err error, got string) error {
 	}
 	reason := err.Error()
 	if got != "" {
-		if len(got) > 60 {
-			got = got[:60] + "…"
-		}
-		reason = fmt.Sprintf("%s: got %s", reason, strconv.Quote(got))
+		reason = fmt.Sprintf("%s: got %s", reason, quoted(got))
 	}
 	return &LineError{Key: key, Reason: reason}
+}
+
+// quoted shows a file's text, shortened.
+func quoted(got string) string {
+	if len(got) > 60 {
+		got = got[:60] + "…"
+	}
+	return strconv.Quote(got)
 }
 
 // row reads one line. The row's HashIDs are in the builder's scratch space.
@@ -373,6 +383,9 @@ func (b *builder) finish(digest string) (*Trace, error) {
 		switch {
 		case b.notes.BadRows > 0:
 			return nil, fmt.Errorf("%s: none of %d lines can be read, such as: %s", b.name, b.notes.Lines, b.notes.BadRowExamples[0])
+		case b.notes.ZeroInputDropped > 0:
+			return nil, fmt.Errorf("%s: no row has input and output tokens (%d dropped)", b.name,
+				b.notes.ZeroInputDropped+b.notes.ZeroOutputDropped)
 		case b.notes.ZeroOutputDropped > 0:
 			return nil, fmt.Errorf("%s: no row has output tokens (%d dropped)", b.name, b.notes.ZeroOutputDropped)
 		}

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -130,10 +131,11 @@ func TestReadBurstGPT(t *testing.T) {
 	require.Equal(t, 5*time.Second, v1.Notes.FirstTimestamp)
 
 	kept := readFixture(t, "burstgpt_v1.csv", Options{ZeroOutput: KeepZeroOutput, Fields: map[string]string{"class": "Model"}})
-	require.Equal(t, Row{Due: 40 * time.Second, Class: "GPT-4"}, kept.Rows[1])
-	require.Equal(t, 1, kept.Notes.ZeroOutputKept)
-	require.Equal(t, 1, kept.Notes.ZeroInput)
-	require.Equal(t, 1, kept.Notes.SharedTimestamps)
+	require.Len(t, kept.Rows, 2, "a row of no tokens at all asks for nothing")
+	require.Equal(t, "GPT-4", kept.Rows[1].Class)
+	require.Zero(t, kept.Notes.ZeroOutputKept)
+	require.Equal(t, 1, kept.Notes.ZeroInputDropped)
+	require.Contains(t, kept.Notes.Oddities(), Oddity{Kind: "zero_input_dropped", Count: 1, Detail: "rows without input tokens, dropped"})
 
 	v3 := readFixture(t, "burstgpt_v3.csv", Options{})
 	require.Equal(t, BurstGPTv3, v3.Format)
@@ -141,6 +143,22 @@ func TestReadBurstGPT(t *testing.T) {
 		{Due: 0, InputTokens: 472, OutputTokens: 18, Class: "Conversation log", Extra: &Extra{Session: "c-1", Elapsed: 3250 * ms}},
 		{Due: 1500 * ms, InputTokens: 10, OutputTokens: 20, Class: "API log", Extra: &Extra{Elapsed: 500 * ms}},
 	}, v3.Rows)
+}
+
+// A row without input tokens is dropped, whatever the rule for outputs, unless it brings its own prompt.
+func TestZeroInputIsDropped(t *testing.T) {
+	const file = `{"timestamp": 0, "input_length": 0, "output_length": 5}
+{"timestamp": 10, "input_length": 7, "output_length": 5}
+{"timestamp": 20, "input_length": 0, "output_length": 5, "text_input": "hello"}
+{"timestamp": 30, "input_length": 0, "output_length": 0}
+`
+	for rule, kept := range map[ZeroOutput][]int{KeepZeroOutput: {2, 0}, DropZeroOutput: {1, 1}} {
+		trace := readString(t, file, Options{ZeroOutput: rule})
+		require.Len(t, trace.Rows, 2)
+		require.EqualValues(t, 7, trace.Rows[0].InputTokens)
+		require.Equal(t, "hello", trace.Rows[1].Extra.Text)
+		require.Equal(t, kept, []int{trace.Notes.ZeroInputDropped, trace.Notes.ZeroOutputDropped}, rule)
+	}
 }
 
 func TestReadGeneric(t *testing.T) {
@@ -275,6 +293,7 @@ func TestBadFiles(t *testing.T) {
 		{"no unit", "time,input_tokens,output_tokens\n5,1,1\n9,1,1\n", Options{}, "f: cannot tell the unit of timestamps such as 5: state it (ns, us, ms or s)"},
 		{"all bad", "{}\n{", Options{SkipBadRows: true, Format: Mooncake}, "f: none of 2 lines can be read, such as: f:1: timestamp: missing"},
 		{"all zero", `{"timestamp":1,"input_length":5,"output_length":0}`, Options{}, "f: no row has output tokens (1 dropped)"},
+		{"no input", `{"timestamp":1,"input_length":0,"output_length":5}`, Options{}, "f: no row has input and output tokens (1 dropped)"},
 		{"window", `{"timestamp":1,"input_length":5,"output_length":1}`, Options{Window: window}, "f: window 1h0m0s to the end of a trace that ends at 0s: no row in the window"},
 		{"block size", `{"timestamp":1,"input_length":5000,"output_length":1,"hash_ids":[1,2,3,4,5,6,7]}`, Options{}, "f: hash_ids fit none of the block sizes [512 16 32 64 128 256 1024 2048 4096]: state the block size"},
 		{"format", "", Options{Format: "nope"}, `unknown trace format "nope": expected one of safeqps, mooncake, timed_trace, aiperf, bailian, azure, burstgpt, burstgpt_v3, jsonl, csv`},
@@ -290,6 +309,41 @@ func TestBadFiles(t *testing.T) {
 	}
 	_, err := Read("f", strings.NewReader(`{"timestamp":1,"input_length":5,"output_length":1}`), Options{Window: window})
 	require.ErrorIs(t, err, ErrEmptyWindow)
+}
+
+// A bad line is an error with file, line and reason wherever it stands, or is skipped: also where the first line would have told the form.
+func TestBadFirstLines(t *testing.T) {
+	const row = `{"timestamp":%d,"input_length":5,"output_length":6}` + "\n"
+	rows := fmt.Sprintf(row+row, 1000, 2000)
+	for _, c := range []struct{ name, file, want string }{
+		{"no such date", "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-02-30 18:15:46.68,5,6\n2023-11-16 18:15:46,5,6\n2023-11-16 18:15:47,5,6\n", `f:2: TIMESTAMP: no such date or time of day: got "2023-02-30 18:15:46.68"`},
+		{"no number", "time_s,input_tokens,output_tokens\nsoon,5,6\n0.5,5,6\n1.5,5,6\n", `f:2: time_s: not a number: got "soon"`},
+		{"a number among dates", `{"ts":12,"input_length":5,"output_length":6}
+{"ts":"2023-11-16T18:15:46Z","input_length":5,"output_length":6}
+{"ts":"2023-11-16T18:15:47Z","input_length":5,"output_length":6}
+`, `f:1: ts: not a date and time such as 2023-11-16 18:15:46.68: got "12"`},
+		{"garbage before objects", "garbage, here\n" + rows, "f:1: not valid JSON: invalid character 'g' looking for beginning of value"},
+		{"a broken object before objects", `{"timestamp": NaN}` + "\n" + rows, "f:1: not valid JSON: invalid character 'N' looking for beginning of value"},
+	} {
+		_, err := Read("f", strings.NewReader(c.file), Options{})
+		require.EqualError(t, err, c.want, c.name)
+		var lineErr *LineError
+		require.ErrorAs(t, err, &lineErr)
+		trace := readString(t, c.file, Options{SkipBadRows: true})
+		require.Len(t, trace.Rows, 2, c.name)
+		require.Equal(t, 1, trace.Notes.BadRows, c.name)
+		require.Equal(t, time.Second, trace.Rows[1].Due, c.name)
+	}
+	for _, c := range []struct{ name, file, want, lines string }{
+		{"only a broken object", "\n" + `{"timestamp": NaN}`, "f:2: not valid JSON: invalid character 'N' looking for beginning of value", "1"},
+		{"only words for times", "ts,input_tokens,output_tokens\nsoon,5,6\nlater,5,6\n", `f:2: ts: neither a number nor a date and time: got "soon"`, "2"},
+		{"no time", "ts,input_tokens,output_tokens\n,5,6\n", `f:2: ts: missing`, "1"},
+	} {
+		_, err := Read("f", strings.NewReader(c.file), Options{})
+		require.EqualError(t, err, c.want, c.name)
+		_, err = Read("f", strings.NewReader(c.file), Options{SkipBadRows: true})
+		require.EqualError(t, err, "f: none of the first "+c.lines+" lines can be read, such as: "+c.want, c.name)
+	}
 }
 
 type failingReader struct{ data *strings.Reader }

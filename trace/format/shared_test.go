@@ -52,7 +52,7 @@ func TestSharedMooncake(t *testing.T) {
 	require.Equal(t, 30372, s.Prefix.Blocks)
 	require.InDelta(t, 0.2126, s.Prefix.HitRatio, 1e-4)
 	require.InDelta(t, 0.2162, s.Prefix.TokenHitRatio, 1e-4)
-	require.InDelta(t, s.Prefix.HitRatio, s.Prefix.LeadingHitRatio, 0, "Mooncake's ids name whole prefixes")
+	require.Equal(t, s.Prefix.BlocksSeen, s.Prefix.BlocksHit, "its ids name whole prefixes")
 }
 
 func TestSharedAzure(t *testing.T) {
@@ -77,9 +77,9 @@ func TestSharedBurstGPT(t *testing.T) {
 	trace := sharedTrace(t, "burstgpt_v1.csv", Options{ZeroOutput: KeepZeroOutput})
 	require.Equal(t, BurstGPT, trace.Format)
 	require.Equal(t, Seconds, trace.Unit)
-	require.Len(t, trace.Rows, 102)
-	require.Equal(t, 5, trace.Notes.ZeroOutputKept)
-	require.Equal(t, 5, trace.Notes.ZeroInput)
+	require.Len(t, trace.Rows, 97)
+	require.Zero(t, trace.Notes.ZeroOutputKept)
+	require.Equal(t, 5, trace.Notes.ZeroInputDropped)
 	require.Equal(t, 1, trace.Notes.SharedTimestamps)
 	require.Zero(t, trace.Notes.DuplicateRows)
 	require.Equal(t, 5*time.Second, trace.Notes.FirstTimestamp)

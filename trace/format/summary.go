@@ -119,23 +119,6 @@ type Correlation struct {
 	Spearman float64 `json:"spearman"`
 }
 
-// Prefix describes how much of the input an ideal prefix cache, one that never evicts, would hold
-// when rows are served one after the other in order of arrival.
-type Prefix struct {
-	RowsWithIDs  int   `json:"rows_with_ids"`
-	Blocks       int   `json:"blocks"`
-	BlocksSeen   int   `json:"blocks_seen_before"`
-	UniqueBlocks int   `json:"unique_blocks"`
-	Tokens       int64 `json:"tokens"`
-	TokensSeen   int64 `json:"tokens_seen_before"`
-	// HitRatio is BlocksSeen/Blocks, TokenHitRatio TokensSeen/Tokens.
-	HitRatio      float64 `json:"hit_ratio"`
-	TokenHitRatio float64 `json:"token_hit_ratio"`
-	// LeadingHitRatio counts a block only if every block before it in its row was seen too, which is all
-	// that a prefix cache can use. It equals HitRatio when ids name whole prefixes, as Mooncake's do.
-	LeadingHitRatio float64 `json:"leading_hit_ratio"`
-}
-
 // ClassShare is one class's part of the rows.
 type ClassShare struct {
 	Class string  `json:"class"` // "" for rows without one
@@ -166,10 +149,10 @@ func Summarize(t *Trace) Summary {
 	s.Input, s.Output = tokenStats(t.Rows, inputOf), tokenStats(t.Rows, outputOf)
 	s.Correlation = correlation(t.Rows)
 	s.Prefix = prefix(t)
-	if s.Prefix != nil && s.Prefix.LeadingHitRatio < s.Prefix.HitRatio {
+	if p := s.Prefix; p != nil && p.BlocksHit < p.BlocksSeen {
 		s.Oddities = append(s.Oddities, Oddity{Kind: "unchained_hash_ids", Detail: fmt.Sprintf(
 			"blocks repeat after different prefixes: a prefix cache can use %.1f %% of the blocks, not %.1f %%",
-			100*s.Prefix.LeadingHitRatio, 100*s.Prefix.HitRatio)})
+			100*p.HitRatio, 100*float64(p.BlocksSeen)/float64(p.Blocks))})
 	}
 	s.Classes = classes(t.Rows)
 	s.Sessions = sessions(t.Rows)
@@ -456,83 +439,6 @@ func ranks(x []float64) []float64 {
 		i = j
 	}
 	return r
-}
-
-func prefix(t *Trace) *Prefix {
-	if t.BlockSize <= 0 {
-		return nil
-	}
-	var p Prefix
-	leading := 0
-	seen := newIDSet(t.Rows)
-	for i := range t.Rows {
-		r := &t.Rows[i]
-		if len(r.HashIDs) == 0 {
-			continue
-		}
-		p.RowsWithIDs++
-		unbroken := true
-		for j, id := range r.HashIDs {
-			tokens := min(t.BlockSize, int(r.InputTokens)-j*t.BlockSize)
-			p.Blocks++
-			p.Tokens += int64(tokens)
-			if seen.has(id) {
-				p.BlocksSeen++
-				p.TokensSeen += int64(tokens)
-				if unbroken {
-					leading++
-				}
-			} else {
-				unbroken = false
-				seen.add(id)
-				p.UniqueBlocks++
-			}
-		}
-	}
-	if p.Blocks == 0 || p.Tokens <= 0 {
-		return nil
-	}
-	p.HitRatio = float64(p.BlocksSeen) / float64(p.Blocks)
-	p.TokenHitRatio = float64(p.TokensSeen) / float64(p.Tokens)
-	p.LeadingHitRatio = float64(leading) / float64(p.Blocks)
-	return &p
-}
-
-// idSet is a set of hash ids. Public traces number theirs from 0, where a bitmap is some twenty times as
-// fast as a map; keyed hashes need the map.
-type idSet struct {
-	bits   []uint64
-	hashed map[uint64]struct{}
-}
-
-func newIDSet(rows []Row) idSet {
-	total, largest := uint64(0), uint64(0)
-	for i := range rows {
-		total += uint64(len(rows[i].HashIDs))
-		for _, id := range rows[i].HashIDs {
-			largest = max(largest, id)
-		}
-	}
-	if largest/64 <= total {
-		return idSet{bits: make([]uint64, largest/64+1)}
-	}
-	return idSet{hashed: make(map[uint64]struct{}, total)}
-}
-
-func (s idSet) has(id uint64) bool {
-	if s.bits != nil {
-		return s.bits[id/64]&(1<<(id%64)) != 0
-	}
-	_, ok := s.hashed[id]
-	return ok
-}
-
-func (s idSet) add(id uint64) {
-	if s.bits != nil {
-		s.bits[id/64] |= 1 << (id % 64)
-		return
-	}
-	s.hashed[id] = struct{}{}
 }
 
 func classes(rows []Row) []ClassShare {

@@ -44,9 +44,9 @@ func TestSummarizeByHand(t *testing.T) {
 	// ranks in 1,3,2,0 and out 0,3,1.5,1.5 about 1.5: products 0.75+2.25+0+0, squares 5 and 4.5.
 	require.InDelta(t, 3/math.Sqrt(5*4.5), s.Correlation.Spearman, 1e-12)
 	require.Equal(t, &Prefix{
-		RowsWithIDs: 3, Blocks: 7, BlocksSeen: 4, UniqueBlocks: 3, Tokens: 23, TokensSeen: 4 + 1 + 4 + 4,
-		HitRatio: 4.0 / 7, TokenHitRatio: 13.0 / 23, LeadingHitRatio: 3.0 / 7,
-	}, s.Prefix)
+		RowsWithIDs: 3, Blocks: 7, BlocksHit: 3, BlocksSeen: 4, UniqueBlocks: 3, Tokens: 24, TokensHit: 4 + 4 + 4,
+		HitRatio: 3.0 / 7, TokenHitRatio: 12.0 / 24,
+	}, s.Prefix, "all rows' tokens, and block 2 came back after another prefix")
 	require.Equal(t, "coarse_timestamps", s.Oddities[0].Kind, "whole seconds")
 	require.Equal(t, "unchained_hash_ids", s.Oddities[1].Kind, "block 2 came back after another prefix")
 	require.Equal(t, []ClassShare{{"a", 3, 0.75}, {"b", 1, 0.25}}, s.Classes)
@@ -57,15 +57,44 @@ func TestSummarizeByHand(t *testing.T) {
 }
 
 // Sparse 64-bit ids give the same ratios as numbered ones.
-func TestPrefixOfHashedIDs(t *testing.T) {
-	const big = 1 << 63
-	s := Summarize(&Trace{BlockSize: 1, Rows: []Row{
-		{InputTokens: 2, HashIDs: []uint64{big, big + 64}}, {InputTokens: 2, HashIDs: []uint64{big, 7}}, {InputTokens: 1, HashIDs: []uint64{7}},
-	}})
-	require.Equal(t, 2, s.Prefix.BlocksSeen)
-	require.Equal(t, 3, s.Prefix.UniqueBlocks)
-	require.InDelta(t, 0.4, s.Prefix.HitRatio, 1e-12)
-	require.InDelta(t, 0.4, s.Prefix.LeadingHitRatio, 1e-12)
+func TestPrefixIsWhatACacheServes(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		rows      []Row
+		blocksHit int
+		seen      int
+		tokensHit int64
+		tokens    int64
+	}{
+		{"the same beginning", []Row{{InputTokens: 8, HashIDs: []uint64{1, 2}}, {InputTokens: 8, HashIDs: []uint64{1, 3}}}, 1, 1, 4, 16},
+		{"known blocks in another order", []Row{{InputTokens: 8, HashIDs: []uint64{1, 2}}, {InputTokens: 8, HashIDs: []uint64{2, 1}}}, 0, 2, 0, 16},
+		{"each known at a beginning, not one after the other", []Row{
+			{InputTokens: 8, HashIDs: []uint64{1, 3}}, {InputTokens: 8, HashIDs: []uint64{2, 4}}, {InputTokens: 8, HashIDs: []uint64{2, 1}},
+		}, 1, 2, 4, 24},
+		{"another order, again", []Row{
+			{InputTokens: 8, HashIDs: []uint64{1, 2}}, {InputTokens: 8, HashIDs: []uint64{2, 1}}, {InputTokens: 8, HashIDs: []uint64{2, 1}},
+		}, 2, 4, 8, 24},
+		{"rows without ids are input too", []Row{{InputTokens: 4, HashIDs: []uint64{1}}, {InputTokens: 4, HashIDs: []uint64{1}}, {InputTokens: 92}}, 1, 1, 4, 100},
+		{"unknown lengths are none", []Row{{InputTokens: 4, HashIDs: []uint64{1}}, {InputTokens: 4, HashIDs: []uint64{1}}, {InputTokens: Unknown}}, 1, 1, 4, 8},
+		{"a block of which a part is cached", []Row{{InputTokens: 3, HashIDs: []uint64{1}}, {InputTokens: 8, HashIDs: []uint64{1, 2}}, {InputTokens: 6, HashIDs: []uint64{1, 2}}}, 2, 3, 3 + 6, 17},
+	} {
+		for _, scale := range []uint64{1, 1 << 60} {
+			rows := make([]Row, len(c.rows))
+			for i, r := range c.rows {
+				rows[i] = r
+				rows[i].HashIDs = nil
+				for _, id := range r.HashIDs {
+					rows[i].HashIDs = append(rows[i].HashIDs, id*scale)
+				}
+			}
+			p := Summarize(&Trace{BlockSize: 4, Rows: rows}).Prefix
+			require.Equal(t, []int64{int64(c.blocksHit), int64(c.seen), c.tokensHit, c.tokens},
+				[]int64{int64(p.BlocksHit), int64(p.BlocksSeen), p.TokensHit, p.Tokens}, c.name)
+			require.InDelta(t, float64(c.tokensHit)/float64(c.tokens), p.TokenHitRatio, 1e-12, c.name)
+			require.InDelta(t, float64(c.blocksHit)/float64(p.Blocks), p.HitRatio, 1e-12, c.name)
+			require.Equal(t, p.Blocks, p.BlocksSeen+p.UniqueBlocks, c.name)
+		}
+	}
 }
 
 // Gaps drawn from a Gamma distribution give its shape back. The tolerance is four standard errors of the
@@ -180,7 +209,7 @@ func TestSummaryText(t *testing.T) {
 		"time unit      ms (documented for this format)\n",
 		"rows           3 over 3.053s\n",
 		"rate           mean 0.655/s from the first arrival to the last, peak 1 s 2/s\n",
-		"prefix hits    37.5 % of 8 blocks, 45.9 % of input tokens (ideal cache)\n",
+		"prefix hits    37.5 % of 8 blocks, 45.9 % of all input tokens (ideal cache)\n",
 		"input      1116.3    1024    1024    1024    1025    1300    1300    1300    1300    1300\n",
 		"    1024-2047           3 ████████████████████████████████████████\n",
 		"  limit: truncated to the first 3 of 4 rows\n",

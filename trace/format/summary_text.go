@@ -56,7 +56,7 @@ func (s Summary) Text(w io.Writer) error {
 		line("in/out", "correlation Pearson %.3f, Spearman %.3f", c.Pearson, c.Spearman)
 	}
 	if p := s.Prefix; p != nil {
-		line("prefix hits", "%.1f %% of %d blocks, %.1f %% of input tokens (ideal cache)", 100*p.HitRatio, p.Blocks, 100*p.TokenHitRatio)
+		line("prefix hits", "%.1f %% of %d blocks, %.1f %% of all input tokens (ideal cache)", 100*p.HitRatio, p.Blocks, 100*p.TokenHitRatio)
 	}
 	for _, c := range s.Classes {
 		name := c.Class

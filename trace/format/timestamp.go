@@ -225,34 +225,41 @@ func parseTimestamp(text string, unit Unit) (ns int64, fraction int, err error) 
 // timestamps as milliseconds is taken to be wrong and seconds are meant.
 const implausibleRate = 10_000
 
-// detectUnit decides the unit of a sample of timestamps. documented is the unit that the form's
+// errNoTimestamp is wrapped where no timestamp of a sample can be read.
+var errNoTimestamp = errors.New("no timestamp could be read to tell their unit by")
+
+// detectUnit decides the unit of a sample of timestamps, of which some may be bad. documented is the unit that the form's
 // documentation gives, "" when it gives none; header is the timestamp column's or key's name.
 func detectUnit(sample []string, documented Unit, header string) (Unit, string, error) {
-	if len(sample) == 0 {
-		if documented != "" {
-			return documented, "documented for this format", nil
-		}
-		return "", "", errors.New("no timestamp could be read to tell their unit by")
-	}
-	first := sample[0]
-	if _, _, err := parseWallClock(first); err == nil {
-		return WallClock, fmt.Sprintf("timestamps such as %q are dates", first), nil
-	}
-	if unit, ok := unitFromHeader(header); ok {
-		return unit, fmt.Sprintf("the name %q says so", header), nil
-	}
+	first, firstDate, dates := "", "", 0
 	low, high, n, fractional := math.Inf(1), math.Inf(-1), 0, false
 	for _, text := range sample {
+		if _, _, err := parseWallClock(text); err == nil {
+			if dates++; dates == 1 {
+				firstDate = text
+			}
+			continue
+		}
 		v, err := strconv.ParseFloat(text, 64)
 		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
 			continue
 		}
-		n++
+		if n++; n == 1 {
+			first = text
+		}
 		low, high = math.Min(low, v), math.Max(high, v)
 		fractional = fractional || v != math.Trunc(v)
 	}
-	if n == 0 {
-		return "", "", fmt.Errorf("timestamp %q is neither a number nor a date and time", first)
+	switch {
+	case n+dates == 0 && documented != "":
+		return documented, "documented for this format", nil
+	case n+dates == 0:
+		return "", "", errNoTimestamp
+	case dates >= n:
+		return WallClock, fmt.Sprintf("timestamps such as %q are dates", firstDate), nil
+	}
+	if unit, ok := unitFromHeader(header); ok {
+		return unit, fmt.Sprintf("the name %q says so", header), nil
 	}
 	if unit, ok := unitOfUnixTime(low); ok {
 		return unit, fmt.Sprintf("timestamps such as %s are Unix times in %s", first, unit), nil

@@ -31,6 +31,11 @@ type Row struct {
 	Extra *Extra
 }
 
+// IsLiteral says whether the row brings its own prompt.
+func (r *Row) IsLiteral() bool {
+	return r.Extra != nil && (r.Extra.Payload != nil || r.Extra.Messages != nil || r.Extra.Text != "")
+}
+
 // Extra is the part of a row that most traces do not have.
 type Extra struct {
 	// Session groups the turns of one conversation; "" when the row has no session.
@@ -323,8 +328,8 @@ type Notes struct {
 	DuplicateRows int
 	// ZeroOutputDropped and ZeroOutputKept count rows without output tokens.
 	ZeroOutputDropped, ZeroOutputKept int
-	// ZeroInput is the number of kept rows with a prompt of no tokens.
-	ZeroInput int
+	// ZeroInputDropped counts rows whose prompt has no tokens, and that bring none of their own: nothing can be asked.
+	ZeroInputDropped int
 	// UnknownInput and UnknownOutput count kept rows whose length the file does not give.
 	UnknownInput, UnknownOutput int
 	// FromDelay is the number of rows without a timestamp, whose due time is their session's previous row
@@ -335,6 +340,29 @@ type Notes struct {
 	BadRowExamples []string
 	// IgnoredKeys counts the keys of the file that mean nothing to this package.
 	IgnoredKeys map[string]int
+}
+
+// LeftOut says which rows of the file are not in the trace, for a line of a log; "" where all are.
+func (n Notes) LeftOut() string {
+	var parts []string
+	for _, p := range []struct {
+		count int
+		what  string
+	}{
+		{n.BadRows, "that could not be read"}, {n.ZeroOutputDropped, "without output tokens"}, {n.ZeroInputDropped, "without input tokens"},
+	} {
+		if p.count > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", p.count, p.what))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("%d of %d lines left out: %s", n.BadRows+n.ZeroOutputDropped+n.ZeroInputDropped, n.Lines, strings.Join(parts, ", "))
+	if len(n.BadRowExamples) > 0 {
+		text += ", such as " + n.BadRowExamples[0]
+	}
+	return text
 }
 
 // Oddity is one thing that a user of a trace should know.
@@ -374,7 +402,7 @@ func (n Notes) Oddities() []Oddity {
 	count(n.DuplicateRows, "duplicate_rows", "rows equal an earlier row; kept")
 	count(n.ZeroOutputDropped, "zero_output_dropped", "rows without output tokens, dropped")
 	count(n.ZeroOutputKept, "zero_output_kept", "rows without output tokens, kept")
-	count(n.ZeroInput, "zero_input", "rows without input tokens, kept")
+	count(n.ZeroInputDropped, "zero_input_dropped", "rows without input tokens, dropped")
 	count(n.UnknownInput, "unknown_input", "rows whose input length the file does not give")
 	count(n.UnknownOutput, "unknown_output", "rows whose output length the file does not give")
 	count(n.FromDelay, "due_from_delay",

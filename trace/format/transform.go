@@ -174,10 +174,7 @@ func Loop(t *Trace, o LoopOptions) (*Trace, error) {
 // lapMask is SplitMix64 (Steele, Lea, Flood 2014) of the lap: an exclusive or with it keeps the ids of one
 // lap apart from each other, and in practice from those of every other lap.
 func lapMask(lap int) uint64 {
-	z := uint64(lap) * 0x9e3779b97f4a7c15 // #nosec G115 -- a lap number is not negative
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9
-	z = (z ^ (z >> 27)) * 0x94d049bb133111eb
-	return z ^ (z >> 31)
+	return mix(uint64(lap) * 0x9e3779b97f4a7c15) // #nosec G115 -- a lap number is not negative
 }
 
 // LengthsOnly drops hash ids and extras: what is left fits a CSV file.

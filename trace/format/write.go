@@ -150,8 +150,11 @@ func appendMillis(b []byte, d time.Duration) []byte {
 	return append(b, bytes.TrimRight(fraction, "0")...)
 }
 
+// ErrNotCSV is wrapped by the error for a trace that CSV does not hold.
+var ErrNotCSV = errors.New("which CSV does not hold")
+
 // WriteCSV writes a trace as CSV with the header timestamp_ms,input_length,output_length,class. A trace that
-// has more than that is refused; LengthsOnly drops it.
+// has more than that is refused with ErrNotCSV; LengthsOnly drops it.
 func WriteCSV(w io.Writer, t *Trace) error {
 	out := csv.NewWriter(w)
 	if err := out.Write([]string{"timestamp_ms", "input_length", "output_length", "class"}); err != nil {
@@ -160,13 +163,13 @@ func WriteCSV(w io.Writer, t *Trace) error {
 	for i := range t.Rows {
 		r := &t.Rows[i]
 		if len(r.HashIDs) > 0 || r.Extra != nil {
-			return fmt.Errorf("row %d has hash ids, a session or a prompt, which CSV does not hold: write JSONL, or drop them first", i)
+			return fmt.Errorf("row %d has hash ids, a session, an elapsed time or a prompt, %w", i, ErrNotCSV)
 		}
 		if r.InputTokens < 0 || r.OutputTokens < 0 || r.Due < 0 {
-			return fmt.Errorf("row %d has an unknown length or a negative due time, which CSV does not hold", i)
+			return fmt.Errorf("row %d has an unknown length or a negative due time, %w", i, ErrNotCSV)
 		}
 		if strings.ContainsAny(r.Class, "\r\n") {
-			return fmt.Errorf("row %d: class %q has a line break, which CSV readers of one record a line do not take", i, r.Class)
+			return fmt.Errorf("row %d: class %q has a line break, %w", i, r.Class, ErrNotCSV)
 		}
 		record := []string{
 			string(appendMillis(nil, r.Due)), strconv.Itoa(int(r.InputTokens)), strconv.Itoa(int(r.OutputTokens)), r.Class,

@@ -85,7 +85,7 @@ func TestWriteReadProperty(t *testing.T) {
 		due := time.Duration(0)
 		for n := rapid.IntRange(1, 20).Draw(t, "rows"); n > 0; n-- {
 			r := Row{
-				Due: due, InputTokens: rapid.Int32Range(0, 5000).Draw(t, "input"), OutputTokens: rapid.Int32Range(0, 1<<31-1).Draw(t, "output"),
+				Due: due, InputTokens: rapid.Int32Range(1, 5000).Draw(t, "input"), OutputTokens: rapid.Int32Range(0, 1<<31-1).Draw(t, "output"),
 				Class: rapid.String().Draw(t, "class"),
 			}
 			if rapid.Bool().Draw(t, "ids") && r.InputTokens > 0 {
@@ -126,5 +126,9 @@ func TestWriteCSV(t *testing.T) {
 	require.ErrorContains(t, WriteCSV(&b, sample()), "row 0 has hash ids")
 	require.ErrorContains(t, WriteCSV(&b, &Trace{Rows: []Row{{InputTokens: Unknown}}}), "row 0 has an unknown length")
 	require.ErrorContains(t, WriteCSV(&b, &Trace{Rows: []Row{{Class: "a\nb"}}}), "line break")
+	for _, unfit := range []*Trace{sample(), {Rows: []Row{{InputTokens: Unknown}}}, {Rows: []Row{{Class: "a\nb"}}}} {
+		require.ErrorIs(t, WriteCSV(&b, unfit), ErrNotCSV)
+	}
+	require.NotErrorIs(t, WriteCSV(brokenWriter{}, trace), ErrNotCSV)
 	require.ErrorContains(t, WriteCSV(brokenWriter{}, trace), "disk full")
 }

@@ -3,7 +3,6 @@ package workload
 import (
 	"fmt"
 	"math"
-	"time"
 
 	"github.com/safeqps/xk6-safeqps/trace/arrival"
 	"github.com/safeqps/xk6-safeqps/trace/format"
@@ -85,8 +84,8 @@ func Generate(c Config) (*format.Trace, error) {
 			Class: drawn.Class,
 		}
 	}
-	if t.Length, err = madeFor(c.Arrivals); err != nil {
-		return nil, err
+	if t.Length, err = c.Arrivals.Length(); err != nil {
+		return nil, fmt.Errorf("generate: %w", err)
 	}
 	if c.Prefix != nil && c.Prefix.Share > 0 {
 		if err := addPrefixes(t, *c.Prefix, seed); err != nil {
@@ -95,18 +94,6 @@ func Generate(c Config) (*format.Trace, error) {
 		t.BlockSizeReason = by
 	}
 	return t, nil
-}
-
-// madeFor is how long the arrivals were asked to last; 0 for a number of them.
-func madeFor(c arrival.Config) (time.Duration, error) {
-	if c.Duration > 0 || c.Count > 0 {
-		return c.Duration, nil
-	}
-	intensity, err := c.Intensity()
-	if err != nil {
-		return 0, fmt.Errorf("generate: %w", err)
-	}
-	return intensity.Duration(), nil
 }
 
 // maxBlocks bounds the hash ids of a generated trace: 8 bytes each, 4 GB.

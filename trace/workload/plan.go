@@ -122,7 +122,7 @@ func (p *Plan) checkOptions() error {
 
 func (p *Plan) checkRow(i int) error {
 	r := &p.trace.Rows[i]
-	if literal(r) {
+	if r.IsLiteral() {
 		return nil
 	}
 	if p.options.Pool != nil && p.options.Fit == nil {
@@ -157,11 +157,6 @@ func (p *Plan) checkIDs(r *format.Row) error {
 		return fmt.Errorf("an input length of %d tokens in blocks of %d needs %d hash ids, got %d", r.InputTokens, size, want, len(r.HashIDs))
 	}
 	return nil
-}
-
-// literal says whether the row brings its own prompt.
-func literal(r *format.Row) bool {
-	return r.Extra != nil && (r.Extra.Payload != nil || r.Extra.Messages != nil || r.Extra.Text != "")
 }
 
 // Len is the number of rows of the trace.
@@ -206,11 +201,11 @@ func maxTokens(output int32) int {
 
 func (p *Plan) setPrompt(request *Request, r *format.Row, row int) {
 	switch {
-	case literal(r) && r.Extra.Payload != nil:
+	case r.IsLiteral() && r.Extra.Payload != nil:
 		request.Payload = r.Extra.Payload
-	case literal(r) && r.Extra.Messages != nil:
+	case r.IsLiteral() && r.Extra.Messages != nil:
 		request.Messages = r.Extra.Messages
-	case literal(r):
+	case r.IsLiteral():
 		request.Prompt = r.Extra.Text
 	case p.options.Pool != nil:
 		p.setPooled(request, r, row)

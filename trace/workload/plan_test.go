@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/safeqps/xk6-safeqps/llm/llmtest"
 	"github.com/safeqps/xk6-safeqps/llm/tokens"
 	"github.com/safeqps/xk6-safeqps/llm/wire"
 	"github.com/safeqps/xk6-safeqps/trace/arrival"
@@ -658,7 +659,11 @@ func TestAGeneratedTraceKnowsItsLength(t *testing.T) {
 			Rate: 0, Stages: []arrival.Stage{{Duration: 10 * time.Second, Target: 10}, {Duration: 20 * time.Second, Target: 10}},
 			Burstiness: 1, Seed: 3,
 		}, 30 * time.Second, 250.0 / 30},
-		"a number": {arrival.Config{Rate: 10, Count: 100, Burstiness: math.Inf(1), Seed: 3}, 0, 10},
+		"a number":           {arrival.Config{Rate: 10, Count: 100, Burstiness: math.Inf(1), Seed: 3}, 10 * time.Second, 10},
+		"a number of bursts": {arrival.Config{Rate: 5, Count: 4, Burstiness: 0.1, Seed: 0}, 800 * time.Millisecond, 5},
+		"a number on stages": {arrival.Config{
+			Stages: []arrival.Stage{{Duration: 10 * time.Second, Target: 10}}, Count: 8, Burstiness: 1, Seed: 3,
+		}, 4 * time.Second, 2},
 	} {
 		made, err := Generate(Config{Arrivals: tt.arrivals, Mix: mix})
 		require.NoError(t, err, name)
@@ -666,5 +671,47 @@ func TestAGeneratedTraceKnowsItsLength(t *testing.T) {
 		rate, ok := made.OfferedRate()
 		require.True(t, ok, name)
 		require.InDelta(t, tt.rate, rate, 1e-9, name)
+	}
+}
+
+// TestIdealHitRatioIsWhatAnEngineServes: the ratio of a trace is that of an engine with room enough which serves its rows one after
+// the other, from a cold cache, but for the engine's finer blocks.
+func TestIdealHitRatioIsWhatAnEngineServes(t *testing.T) {
+	t.Parallel()
+	mix, err := ParseMix("s=1@300/2", nil)
+	require.NoError(t, err)
+	made, err := Generate(Config{
+		Arrivals: arrival.Config{Rate: 50, Count: 300, Burstiness: 1, Seed: 771}, Mix: mix,
+		Prefix: &Prefix{Share: 0.1, Tokens: 2048, Groups: 1},
+	})
+	require.NoError(t, err)
+	broken := &format.Trace{BlockSize: 64, Rows: []format.Row{
+		{InputTokens: 128, HashIDs: []uint64{1, 2}},
+		{InputTokens: 128, HashIDs: []uint64{2, 1}},
+		{InputTokens: 150, HashIDs: []uint64{2, 1, 3}},
+		{InputTokens: 100, HashIDs: []uint64{4, 5}},
+		{InputTokens: 200, HashIDs: []uint64{4, 5, 6, 7}},
+		{InputTokens: 1000},
+	}}
+	for name, c := range map[string]struct {
+		trace *format.Trace
+		off   float64 // what blocks of 16 tokens, and the last token that an engine computes always, may take off
+	}{"some rows share a prefix": {made, 0.01}, "prefixes that break": {broken, 0.03}} {
+		config := llmtest.DefaultConfig()
+		config.NumBlocks, config.BlockSize, config.MaxModelLen = 100_000, 16, 100_000
+		arrivals := make([]llmtest.Arrival, len(c.trace.Rows))
+		for i, r := range c.trace.Rows {
+			arrivals[i] = llmtest.Arrival{
+				At: time.Duration(i) * time.Hour, PromptTokens: int(r.InputTokens), MaxTokens: 1,
+				Blocks: llmtest.ExpandBlocks(r.HashIDs, c.trace.BlockSize, config.BlockSize),
+			}
+		}
+		result, err := llmtest.Simulate(config, arrivals, llmtest.SimOptions{})
+		require.NoError(t, err)
+		served := float64(result.Stats.PrefixHits) / float64(result.Stats.PrefixQueries)
+		ideal := format.Summarize(c.trace).Prefix.TokenHitRatio
+		require.Greater(t, served, 0.05, name)
+		require.GreaterOrEqual(t, ideal, served, name)
+		require.Less(t, ideal-served, c.off, name)
 	}
 }
