@@ -206,7 +206,7 @@ capacity_gate:
 	require.Eventually(t, func() bool {
 		info, err := os.Stat(requests)
 
-		return err == nil && info.Size() > 10_000
+		return err == nil && info.Size() > 20_000
 	}, time.Minute, 10*time.Millisecond)
 	require.NoError(t, cmd.Process.Kill())
 	require.Error(t, cmd.Wait())
