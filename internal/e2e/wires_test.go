@@ -85,16 +85,23 @@ func TestOneReplayThroughEveryWire(t *testing.T) {
 		require.Len(t, of, rows, api)
 		slices.SortFunc(of, func(a, b replayedRow) int { return int(a.Row - b.Row) })
 		var ttft, tpot, e2e []float64
+		dropped := 0
 		for i, one := range of {
 			require.Equal(t, int64(i), one.Row, "%s: each row once", api)
+			if one.Outcome == "dropped" { // a busy machine has no VU free
+				dropped++
+
+				continue
+			}
 			require.Equal(t, "ok", one.Outcome, "%s: row %d", api, i)
-			if reference != nil {
+			if reference != nil && reference[i].Outcome == "ok" {
 				require.Equal(t, reference[i].Prompt, one.Prompt, "%s: row %d", api, i)
 				require.Equal(t, reference[i].Completion, one.Completion, "%s: row %d", api, i)
 				require.Equal(t, reference[i].Chunks, one.Chunks, "%s: row %d: what is a chunk does not depend on the wire", api, i)
 			}
 			ttft, tpot, e2e = append(ttft, one.TTFT), append(tpot, one.TPOT), append(e2e, one.E2E)
 		}
+		require.Less(t, dropped, rows/10, api)
 		medians[api] = map[string]float64{"ttft": median(ttft), "tpot": median(tpot), "e2e": median(e2e)}
 		t.Logf("%-12s medians: TTFT %.1f ms, TPOT %.2f ms, E2E %.1f ms", api,
 			medians[api]["ttft"], medians[api]["tpot"], medians[api]["e2e"])
