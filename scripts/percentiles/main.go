@@ -12,6 +12,10 @@ import (
 	"os"
 	"path/filepath"
 	"text/tabwriter"
+
+	"github.com/safeqps/xk6-safeqps/gate/capacity"
+	"github.com/safeqps/xk6-safeqps/gate/report"
+	"github.com/safeqps/xk6-safeqps/gate/verdict"
 )
 
 func main() {
@@ -25,52 +29,23 @@ func main() {
 	}
 }
 
-// search is what is read of capacity.json, and report of report.json.
-type search struct {
-	Bracket struct {
-		Low *struct {
-			Rate    float64 `json:"rate"`
-			Verdict string  `json:"verdict"`
-			Probe   int     `json:"probe"`
-		} `json:"low"`
-	} `json:"bracket"`
-	Probes []struct {
-		N   int    `json:"n"`
-		Dir string `json:"dir"`
-	} `json:"probes"`
-}
-
-type report struct {
+// page is what is read of report.json.
+type page struct {
 	Runs []struct {
-		Name   string  `json:"name"`
-		Points []point `json:"points"`
+		Name   string         `json:"name"`
+		Points []report.Point `json:"points"`
 	} `json:"runs"`
-}
-
-type point struct {
-	RequestsPerSecond float64   `json:"achieved_per_second"`
-	TokensPerSecond   float64   `json:"output_tokens_per_second"`
-	ErrorShare        float64   `json:"error_share"`
-	TTFT              *quantity `json:"ttft"`
-	TPOT              *quantity `json:"tpot"`
-	ITL               *quantity `json:"itl"`
-	E2E               *quantity `json:"e2e"`
-}
-
-type quantity struct {
-	N             int64
-	P50, P95, P99 float64
 }
 
 var errNoProbe = errors.New("the search has no probe that kept the contract")
 
 // show prints the steady phase of the probe at the Safe QPS.
 func show(w io.Writer, dir string) error {
-	var s search
+	var s capacity.Result
 	if err := read(filepath.Join(dir, "capacity.json"), &s); err != nil {
 		return err
 	}
-	var r report
+	var r page
 	if err := read(filepath.Join(dir, "report.json"), &r); err != nil {
 		return err
 	}
@@ -87,19 +62,19 @@ func show(w io.Writer, dir string) error {
 			}
 			fmt.Fprintf(w, "What users see at %.3g requests/s (%s, %s):\n", s.Bracket.Low.Rate, run.Name, s.Bracket.Low.Verdict)
 
-			return table(w, run.Points[0])
+			return table(w, &run.Points[0])
 		}
 	}
 
 	return errNoProbe
 }
 
-func table(w io.Writer, p point) error {
+func table(w io.Writer, p *report.Point) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "\tn\tp50\tp95\tp99\t")
 	for _, row := range []struct {
 		name string
-		q    *quantity
+		q    *verdict.Quantiles
 	}{{"TTFT", p.TTFT}, {"TPOT", p.TPOT}, {"ITL", p.ITL}, {"E2E", p.E2E}} {
 		if row.q == nil {
 			fmt.Fprintf(t, "%s\t0\tnot measured\t\t\t\n", row.name)
@@ -111,10 +86,24 @@ func table(w io.Writer, p point) error {
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("printing: %w", err)
 	}
-	_, err := fmt.Fprintf(w, "%.0f output tokens/s, %.3g requests/s completed, error share %.2g %%\n",
-		p.TokensPerSecond, p.RequestsPerSecond, 100*p.ErrorShare)
+	for _, rate := range []struct {
+		value  *float64
+		factor float64
+		format string
+	}{
+		{p.OutputTokensPerSecond, 1, "%.0f output tokens/s\n"},
+		{p.AchievedPerSecond, 1, "%.3g requests/s completed\n"},
+		{p.ErrorShare, 100, "error share %.2g %%\n"},
+	} {
+		if rate.value == nil {
+			continue // it was not measured
+		}
+		if _, err := fmt.Fprintf(w, rate.format, rate.factor**rate.value); err != nil {
+			return fmt.Errorf("printing: %w", err)
+		}
+	}
 
-	return err //nolint:wrapcheck // the terminal's own words say enough
+	return nil
 }
 
 func read(file string, into any) error {

@@ -27,8 +27,16 @@ func TestShow(t *testing.T) {
   TPOT      0  not measured                    
    ITL  24531        8.2 ms   13.1 ms   17.8 ms
    E2E    629      368.2 ms  451.2 ms  501.3 ms
-1238 output tokens/s, 12.5 requests/s completed, error share 1.2 %
+1238 output tokens/s
+12.5 requests/s completed
+error share 1.2 %
 `, out.String())
+
+	write("capacity.json", `{"bracket":{"low":{"rate":5,"verdict":"PASS","probe":1}},"probes":[{"n":1,"dir":"probe-01"}]}`)
+	out.Reset()
+	require.NoError(t, show(&out, dir))
+	require.NotContains(t, out.String(), "/s\n", "what was not measured is absent, not zero")
+	require.NotContains(t, out.String(), "error share")
 
 	write("capacity.json", `{"bracket":{"low":null}}`)
 	require.ErrorIs(t, show(&out, dir), errNoProbe)
