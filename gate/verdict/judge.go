@@ -55,7 +55,7 @@ func (j *judge) fill(out *Result) error {
 	j.prefixCache(out)
 	j.checkWarmup(out)
 	j.checkSteady(out)
-	out.decide()
+	out.decide(out.unfinished())
 	return nil
 }
 
@@ -329,8 +329,11 @@ func (j *judge) checkSteady(out *Result) {
 	}
 }
 
-// decide derives the overall verdict.
-func (r *Result) decide() {
+// unfinished says that the run did not come to its own end, or that evidence of it is missing.
+func (r *Result) unfinished() bool { return r.Ended.IsZero() || r.Aborted != nil || r.partial }
+
+// decide derives the overall verdict; what is unfinished does not pass.
+func (r *Result) decide(unfinished bool) {
 	var failed, invalid, open bool
 	for _, c := range r.Criteria {
 		switch {
@@ -343,7 +346,6 @@ func (r *Result) decide() {
 			open = open || c.Verdict == Inconclusive
 		}
 	}
-	unfinished := r.Ended.IsZero() || r.Aborted != nil || r.partial
 	switch {
 	case failed:
 		r.Verdict = Fail

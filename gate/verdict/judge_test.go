@@ -816,7 +816,7 @@ func TestPrecedence(t *testing.T) {
 		{nil, Inconclusive},
 	} {
 		r := Result{Criteria: c.criteria, Ended: epoch}
-		r.decide()
+		r.decide(r.unfinished())
 		require.Equal(t, c.want, r.Verdict, "%+v", c.criteria)
 	}
 	require.Equal(t, []int{0, 1, 2, 2}, []int{Pass.ExitCode(), Fail.ExitCode(), Inconclusive.ExitCode(), Invalid.ExitCode()})

@@ -51,11 +51,7 @@ func (j *judge) steps(out *Result) error {
 	order := j.staircase()
 	for n, name := range order {
 		sub := j.of(name)
-		// What ended the run early ended the step that it was at; those before were whole.
-		one := Result{Ended: out.Ended, Aborted: out.Aborted, partial: out.partial}
-		if n < len(order)-1 {
-			one.Ended, one.Aborted = out.Started, nil
-		}
+		var one Result
 		for _, criterion := range j.contract.Criteria() {
 			if string(criterion.Phase) != steady {
 				continue
@@ -66,7 +62,9 @@ func (j *judge) steps(out *Result) error {
 			}
 			one.Criteria = append(one.Criteria, judged)
 		}
-		one.decide()
+		// What ended the run early ended the step that it was at; those before were whole.
+		last := n == len(order)-1
+		one.decide(out.partial || (last && out.unfinished()))
 		step := Step{Name: name, Verdict: one.Verdict, Criteria: one.Criteria}
 		for _, i := range sub.rows(steady, "") {
 			step.Counts.Add(j.table.outcome[i], 1)
