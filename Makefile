@@ -2,6 +2,9 @@
 GO       ?= go
 BIN      := $(CURDIR)/bin
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# A cache of this checkout's own: golangci-lint keys its entries by content and keeps absolute paths in them. In
+# a shared cache it then looks for the nolint directives of this checkout in another one, which may be gone.
+LINT_CACHE = $(BIN)/lint-cache
 TOOLS    := $(BIN)/golangci-lint $(BIN)/gofumpt $(BIN)/govulncheck
 
 .DEFAULT_GOAL := help
@@ -26,7 +29,7 @@ race: ## Run the tests under the race detector.
 lint: $(TOOLS) ## Check formatting, lint rules, the TypeScript declarations, and known vulnerabilities.
 	@unformatted="$$($(BIN)/gofumpt -l cmd cli gate internal llm scripts trace *.go 2>/dev/null)"; \
 	if [ -n "$$unformatted" ]; then echo "gofumpt would change:"; echo "$$unformatted"; exit 1; fi
-	$(BIN)/golangci-lint run ./...
+	GOLANGCI_LINT_CACHE=$(LINT_CACHE) $(BIN)/golangci-lint run --allow-serial-runners ./...
 	./scripts/check-types.sh
 	./scripts/vulncheck.sh $(BIN)/govulncheck
 
