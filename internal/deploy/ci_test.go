@@ -17,7 +17,7 @@ import gate from 'k6/x/llm/gate';
 const contract = gate.open('./slo.yaml');
 const workload = trace.generate({ rate: 25, duration: '4s', burstiness: 'constant', mix: 'short=1@40/8', seed: 1 });
 export const options = {
-  scenarios: { ...workload.phases(contract.phases, { preAllocatedVUs: 40, maxVUs: 40 }), ...gate.monitor(contract) },
+  scenarios: { ...workload.phases(contract.phases, { preAllocatedVUs: 40, maxVUs: 40, tolerance: '20s' }), ...gate.monitor(contract) },
   thresholds: contract.thresholds(),
 };
 const client = new llm.Client({ baseURL: __ENV.LLM_BASE_URL, model: 'sim' });

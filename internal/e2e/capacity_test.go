@@ -37,7 +37,7 @@ const probed = `
 	});
 	export const options = {
 		scenarios: {
-			...workload.phases(contract.phases, { preAllocatedVUs: 40, maxVUs: 400, gracefulStop: '10s' }),
+			...workload.phases(contract.phases, { preAllocatedVUs: 40, maxVUs: 400, gracefulStop: '10s', tolerance: '20s' }),
 			...gate.monitor(contract),
 		},
 		thresholds: contract.thresholds(),
@@ -287,13 +287,13 @@ func TestCapacityEnvelope(t *testing.T) {
 // A script that does something else than it was asked for gives no answer, however it goes about it.
 func TestAScriptThatIgnoresTheSearchIsTold(t *testing.T) {
 	t.Parallel()
-	constant := strings.NewReplacer("...workload.phases(contract.phases, { preAllocatedVUs: 40, maxVUs: 400, gracefulStop: '10s' }),",
+	constant := strings.NewReplacer("...workload.phases(contract.phases, { preAllocatedVUs: 40, maxVUs: 400, gracefulStop: '10s', tolerance: '20s' }),",
 		"warmup: {executor: 'constant-arrival-rate', rate: 15, duration: '1s', preAllocatedVUs: 40, tags: {phase: 'warmup'}},"+
 			"steady: {executor: 'constant-arrival-rate', rate: 15, startTime: '1s', duration: contract.phases.steady, preAllocatedVUs: 40, tags: {phase: 'steady'}},",
 		"client.chat(workload.next())", "client.chat({messages: [{role: 'user', content: 'a'}], max_tokens: 8})").Replace(probed)
 	ownLength := strings.NewReplacer("rate: 15,", "rate: Math.round(Number(__ENV.LLM_RATE)),", "duration: contract.phases.steady,", "duration: '6s',").Replace(constant)
 	closed := "workers: {executor: 'constant-vus', vus: 4, duration: contract.phases.steady, tags: {phase: 'steady'}},"
-	closedLoop := strings.Replace(probed, "...workload.phases(contract.phases, { preAllocatedVUs: 40, maxVUs: 400, gracefulStop: '10s' }),", closed, 1)
+	closedLoop := strings.Replace(probed, "...workload.phases(contract.phases, { preAllocatedVUs: 40, maxVUs: 400, gracefulStop: '10s', tolerance: '20s' }),", closed, 1)
 	for name, c := range map[string]struct {
 		script string
 		args   []string

@@ -27,7 +27,7 @@ const gated = `
 	const workload = trace.generate({ rate: Number(__ENV.RATE || 40), duration: '8s', burstiness: 'constant', mix: 'short=1@40/8' });
 	export const options = {
 		scenarios: {
-			...workload.phases(contract.phases, { preAllocatedVUs: 60, maxVUs: 60, gracefulStop: '5s' }),
+			...workload.phases(contract.phases, { preAllocatedVUs: 120, maxVUs: 120, gracefulStop: '5s', tolerance: '20s' }),
 			...gate.monitor(contract),
 		},
 		thresholds: contract.thresholds({ llm_requests: ['count>0'] }),
