@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/safeqps/xk6-safeqps/gate/contract"
 	"github.com/safeqps/xk6-safeqps/gate/results"
@@ -347,7 +348,8 @@ func (o observations) explain(out *Criterion) {
 }
 
 // mean judges a mean by the t-interval of its batch means. A failed request counts with the limit or with the worst
-// value measured, whichever is worse: failing can never improve the mean.
+// value measured, whichever is worse: failing can never improve the mean. Neither answer stands on requests that were not
+// seen to their end: a pass has none of them, and a fail holds however good they would have been.
 func (j *judge) mean(c contract.Criterion, o observations, out *Criterion) {
 	if len(o.values) == 0 {
 		out.note("nothing was measured")
@@ -373,10 +375,26 @@ func (j *judge) mean(c contract.Criterion, o observations, out *Criterion) {
 	}
 	out.Measured = pointer(mean(values))
 	out.settleMean(values, c, limit, known, j.confidence)
-	if o.undecided > 0 && out.Verdict == Pass {
+	switch {
+	case out.Verdict == Pass && o.undecided > 0, out.Verdict == Fail && o.undecided > 0 && j.kept(c, o, values, out):
 		out.Verdict = Inconclusive
 		out.note("%d requests are undecided: dropped, or cut short", o.undecided)
+	case out.Verdict == Pass && o.waited > 0:
+		out.Verdict = Inconclusive
+		out.note("a mean is not known where waits are known to be longer than they were seen; a limit on a quantile is")
 	}
+}
+
+// kept says that the undecided requests would have kept the mean within its limit at their best: at once, or as fast as the
+// fastest.
+func (j *judge) kept(c contract.Criterion, o observations, values []float64, out *Criterion) bool {
+	n, u := float64(len(values)), float64(o.undecided)
+	best := *out.MeanLow * n / (n + u)
+	if higherIsBetter(c.Metric) {
+		best = (*out.MeanHigh*n + slices.Max(values)*u) / (n + u)
+	}
+	met, ok := c.Met(best)
+	return ok && met
 }
 
 // settleMean judges the mean of time-ordered values.
@@ -608,16 +626,18 @@ func completed(s *results.Sample) *int64        { return s.Completed }
 func promptTokens(s *results.Sample) *int64     { return s.PromptTokens }
 func started(s *results.Sample) *int64          { return s.Started }
 
+// throughput judges what was completed in each second of the phase.
 func (j *judge) throughput(c contract.Criterion, out *Criterion) {
-	of := completed
-	if c.Metric == "output_tokens_per_second" {
-		of = completionTokens
+	tokens := c.Metric == "output_tokens_per_second"
+	var values []float64
+	switch {
+	case c.Class != "":
+		values = j.flowOfClass(c, tokens)
+	case tokens:
+		values = results.Flow(j.wholeSeconds(string(c.Phase)), completionTokens)
+	default:
+		values = results.Flow(j.wholeSeconds(string(c.Phase)), completed)
 	}
-	if c.Class != "" {
-		out.note("the series does not tell classes apart")
-		return
-	}
-	values := results.Flow(j.wholeSeconds(string(c.Phase)), of)
 	out.N = int64(len(values))
 	if len(values) == 0 {
 		out.note("nothing was measured")
@@ -627,6 +647,66 @@ func (j *judge) throughput(c contract.Criterion, out *Criterion) {
 	limit, known := c.Limit.Value()
 	out.settleMean(values, c, limit, known, j.confidence)
 	out.note("n counts seconds")
+	j.withoutDrops(c, out)
+}
+
+// flowOfClass is throughput of a class, whose requests are counted by the second of their end: the series does not tell
+// classes apart. It is nil where no request has the class, or none has tokens.
+func (j *judge) flowOfClass(c contract.Criterion, tokens bool) []float64 {
+	t := j.table
+	class := t.classes.find(c.Class)
+	seconds := j.wholeSeconds(string(c.Phase))
+	if class < 0 || len(seconds) == 0 {
+		return nil
+	}
+	at := make(map[int64]int, len(seconds))
+	for i := range seconds {
+		at[seconds[i].Time.Unix()] = i
+	}
+	values, counted := make([]float64, len(seconds)), false
+	for i := range t.arrival {
+		e2e := t.values[columnE2E][i]
+		if int(t.class[i]) != class || t.outcome[i] != results.OK || math.IsNaN(e2e) {
+			continue
+		}
+		amount := 1.0
+		if tokens {
+			amount = max(0, float64(t.tokens[i]))
+		}
+		counted = counted || !tokens || t.tokens[i] >= 0
+		if n, ok := at[time.Unix(0, t.start[i]+int64(e2e*1e6)).Unix()]; ok {
+			values[n] += amount
+		}
+	}
+	if !counted {
+		return nil
+	}
+	return values
+}
+
+// withoutDrops takes an answer back that would be another one if the service had been sent, and had served, the arrivals that
+// the load generator dropped.
+func (j *judge) withoutDrops(c contract.Criterion, out *Criterion) {
+	limit, known := c.Limit.Value()
+	if !known || out.MeanLow == nil || out.Verdict == Inconclusive {
+		return
+	}
+	rows := j.rows(string(c.Phase), c.Class)
+	dropped := 0
+	for _, i := range rows {
+		if j.table.outcome[i] == results.Dropped {
+			dropped++
+		}
+	}
+	if dropped == 0 || dropped == len(rows) {
+		return
+	}
+	served := float64(len(rows)) / float64(len(rows)-dropped)
+	pass := out.Verdict == Pass
+	if c.Op.Holds(*out.MeanLow*served, limit) != pass || c.Op.Holds(*out.MeanHigh*served, limit) != pass {
+		out.Verdict = Inconclusive
+		out.note("%d of %d arrivals were dropped: served like the others, they would have made it another answer", dropped, len(rows))
+	}
 }
 
 func (j *judge) dropped(c contract.Criterion, out *Criterion) {
@@ -649,25 +729,32 @@ func (j *judge) dropped(c contract.Criterion, out *Criterion) {
 	out.exact(c, measured)
 }
 
-// scheduleError is |started rate / scheduled rate - 1|, both from the first to the last arrival of the phase.
+// scheduleError is |started rate / scheduled rate - 1|. The schedule has its arrivals in the time from the first due one to
+// the last; for the started ones it is the time from the first start to the last, in which one that was never started stands
+// for itself with its due time: what is missing at the end of a schedule is missing.
 func (j *judge) scheduleError(c contract.Criterion, out *Criterion) {
 	t := j.table
 	rows := j.rows(string(c.Phase), c.Class)
-	due, start := make([]int64, 0, len(rows)), make([]int64, 0, len(rows))
+	due, took := make([]int64, 0, len(rows)), make([]int64, 0, len(rows))
+	started := 0
 	for _, i := range rows {
 		due = append(due, t.arrival[i])
-		if t.start[i] != 0 {
-			start = append(start, t.start[i])
+		if t.start[i] == 0 {
+			took = append(took, t.arrival[i])
+			continue
 		}
+		took = append(took, t.start[i])
+		started++
 	}
-	out.N = int64(len(due))
+	out.N = int64(len(rows))
 	scheduled, ok1 := rateOf(due)
-	achieved, ok2 := rateOf(start)
+	achieved, ok2 := rateOf(took)
 	if !ok1 || !ok2 {
 		out.note("too few arrivals for a rate")
 		return
 	}
-	out.exact(c, math.Abs(achieved/scheduled-1))
+	share := float64(started) / float64(len(rows))
+	out.exact(c, math.Abs(share*achieved/scheduled-1))
 }
 
 // rateOf is the rate per second of at least two instants.
@@ -699,11 +786,17 @@ func (j *judge) headroom(c contract.Criterion, out *Criterion) {
 }
 
 func (j *judge) level(c contract.Criterion, out *Criterion) {
-	values := level(j.series.of(string(c.Phase)), c.Metric)
-	if c.Stat.Kind == contract.StatEnd {
-		values = values[len(values)-(len(values)+3)/4:] // the last quarter
+	seconds := j.series.of(string(c.Phase))
+	if c.Stat.Kind == contract.StatEnd && len(seconds) > 0 { // the last quarter
+		begin, end := seconds[0].Time, seconds[len(seconds)-1].Time
+		from := end.Add(-end.Sub(begin) / 4)
+		seconds = slices.DeleteFunc(seconds, func(s results.Sample) bool { return s.Time.Before(from) })
 	}
-	j.seen(c, values, out)
+	j.seen(c, level(seconds, c.Metric), out)
+	if gap := unseen(seconds, c.Metric); out.N > 0 && gap > 0 && out.Verdict == Pass {
+		out.Verdict = Inconclusive
+		out.note("it was not seen for %.0f s", gap.Seconds())
+	}
 }
 
 // seen compares a statistic of recorded values with its limit.
@@ -775,7 +868,10 @@ func (c *Criterion) tellGrowth(f growthFinding) {
 		c.note("no queue depth was recorded")
 		return
 	}
-	if f.signal == SignalInFlight {
+	switch {
+	case f.signal == SignalInFlight && f.unseen > 0:
+		c.note("judged by the requests in flight, since the server's queue was not seen for %.0f s: growth is found later", f.unseen.Seconds())
+	case f.signal == SignalInFlight:
 		c.note("judged by the requests in flight, since the server's queue was not seen: growth is found later")
 	}
 	c.Measured = pointer(0)
@@ -790,6 +886,9 @@ func (c *Criterion) tellGrowth(f growthFinding) {
 	case f.short:
 		c.Verdict = Inconclusive
 		c.note("the steady phase is too short for sustained growth to be found")
+	case f.signal == SignalWaiting && f.unseen > 0:
+		c.Verdict = Inconclusive
+		c.note("the server's queue was not seen for %.0f s", f.unseen.Seconds())
 	default:
 		c.Verdict = Pass
 	}

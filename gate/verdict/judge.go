@@ -97,8 +97,10 @@ func (j *judge) read(out *Result) error {
 	out.tornLine(results.SeriesFile, torn)
 	out.Counts, out.DroppedBy = j.table.counts, j.table.dropped
 	j.checkEnd(out)
-	if span := j.span(steady); !span.Last.IsZero() {
-		j.series.cutDrain(span.Last)
+	for _, phase := range []string{steady, recovery} {
+		if span := j.span(phase); !span.Last.IsZero() {
+			j.series.cutDrain(phase, span.Last)
+		}
 	}
 	if err := out.Counts.Check(); err != nil {
 		return err
@@ -271,7 +273,7 @@ func (j *judge) phases(out *Result) {
 		phase.OutputTokensPerSecond = meanFlow(samples, completionTokens)
 		out.Phases = append(out.Phases, phase)
 	}
-	order := []string{"warmup", steady, "recovery"}
+	order := []string{"warmup", steady, recovery}
 	slices.SortStableFunc(out.Phases, func(a, b Phase) int {
 		return slices.Index(order, a.Name) - slices.Index(order, b.Name)
 	})
@@ -314,6 +316,9 @@ func meanFlow(samples []results.Sample, of func(*results.Sample) *int64) *float6
 func (j *judge) prefixCache(out *Result) {
 	cache := j.table.prefix.Cache(j.series.of(steady), j.run.Info.IdealPrefixHitRatio)
 	out.Prefix = cache
+	if n := j.table.prefix.impossible; n > 0 {
+		out.warn("%d requests say that more prompt tokens were cached than there were: that is no number of cached tokens, and is not counted", n)
+	}
 	if cache == nil || !cache.Warm {
 		return
 	}
@@ -326,6 +331,18 @@ func (j *judge) prefixCache(out *Result) {
 func (j *judge) checkSteady(out *Result) {
 	if len(j.rows(steady, "")) == 0 {
 		out.warn("no arrival carries the tag phase: steady, which the contract is judged on")
+		return
+	}
+	// A staircase has times of its own. The last arrival is before the phase's end: by a gap, which can be several mean ones.
+	planned, span := j.steadyLength(), j.span(steady)
+	arrivals := len(j.rows(steady, ""))
+	if planned == 0 || len(out.Steps) > 0 || arrivals < 2 || out.unfinished() {
+		return
+	}
+	lasted := span.Last.Sub(span.First)
+	if gap := lasted / time.Duration(arrivals-1); lasted+10*gap < planned*9/10 {
+		out.warn("the steady phase had arrivals for %.3g s, and the contract asks for %s: what it was judged on is shorter than what was decided",
+			lasted.Seconds(), contract.Duration(planned))
 	}
 }
 

@@ -7,11 +7,16 @@ import "github.com/safeqps/xk6-safeqps/gate/results"
 const warmMargin = 0.02
 
 // PrefixTally adds up what the answers of a phase say of the prefix cache.
-type PrefixTally struct{ tokens, cached int64 }
+type PrefixTally struct{ tokens, cached, impossible int64 }
 
-// Add takes a first attempt of the phase.
+// Add takes a first attempt of the phase. More cached tokens than there were are no number of them.
 func (t *PrefixTally) Add(r *results.Request) {
-	if r.Cached.Known && r.Prompt.Known {
+	if !r.Cached.Known || !r.Prompt.Known {
+		return
+	}
+	if r.Cached.Value > r.Prompt.Value {
+		t.impossible++
+	} else {
 		t.tokens += r.Prompt.Value
 		t.cached += r.Cached.Value
 	}

@@ -73,11 +73,11 @@ func level(samples []results.Sample, metric string) []float64 {
 	return values
 }
 
-// cutDrain takes the seconds after the steady phase's last arrival out of the phase: where no other phase follows, they carry
-// its name, and the service has less and less to do in them.
-func (s series) cutDrain(last time.Time) {
+// cutDrain takes the seconds after a phase's last arrival out of it: where no other phase follows, they carry its name, and
+// the service has less and less to do in them.
+func (s series) cutDrain(phase string, last time.Time) {
 	for i := range s.samples {
-		if sample := &s.samples[i]; sample.Phase == steady && sample.Time.After(last) {
+		if sample := &s.samples[i]; sample.Phase == phase && sample.Time.After(last) {
 			sample.Phase = ""
 		}
 	}
@@ -91,8 +91,10 @@ type growthFinding struct {
 	// found is the state in which growth was first found in the steady phase; nil where it was not.
 	found *GrowthState
 	last  GrowthState
-	// short is true for a steady phase in which sustained growth could not have been found.
+	// short is true where the queue was not seen for long enough for sustained growth to be found.
 	short bool
+	// unseen is the longest time for which the server's queue was not seen; 0 where it was seen throughout.
+	unseen time.Duration
 }
 
 // badness orders findings: growth, what may become growth, what could not be seen, none.
@@ -109,35 +111,47 @@ func (f growthFinding) badness() int {
 	}
 }
 
-// growth feeds the queue's depth, up to the end of the steady phase, to a detector. planned is the steady phase's length
-// by the contract, 0 where it does not say.
+// growth looks for growth of the server's queue up to the end of the steady phase, and by the requests in flight where that
+// was not seen all the time: a server that is too busy to answer is often too busy to tell of it. planned is the steady
+// phase's length by the contract, 0 where it does not say.
 func (s series) growth(planned time.Duration) growthFinding {
 	part := s.of(steady)
 	if len(part) == 0 {
 		return growthFinding{}
 	}
-	seen := part[len(part)-1].Time.Sub(part[0].Time)
 	if planned == 0 {
-		planned = seen
+		planned = part[len(part)-1].Time.Sub(part[0].Time)
 	}
+	waiting := s.growthOf(SignalWaiting, part, planned)
+	if waiting.found != nil || (waiting.samples > 0 && unseen(part, "queue_depth") == 0) {
+		return waiting
+	}
+	if inFlight := s.growthOf(SignalInFlight, part, planned); inFlight.samples > 0 {
+		inFlight.unseen = unseen(part, "queue_depth")
+		return inFlight
+	}
+	waiting.unseen = unseen(part, "queue_depth")
+	return waiting
+}
+
+// growthOf feeds the depth by one signal to a detector.
+func (s series) growthOf(signal QueueSignal, part []results.Sample, planned time.Duration) growthFinding {
 	bin := GrowthBin(planned)
-	f := growthFinding{signal: SignalWaiting, short: seen < minGrowthBins*bin}
-	if len(level(part, "queue_depth")) == 0 {
-		f.signal = SignalInFlight
-	}
-	detector := NewGrowthDetector(bin, f.signal)
+	f := growthFinding{signal: signal}
+	detector := NewGrowthDetector(bin, signal)
 	arrivals := 0.0
+	var first, last time.Time
 	for i := range s.samples {
 		sample := &s.samples[i]
 		// The filling of an empty service looks like growth to the count of requests in flight.
-		if sample.Phase != steady && (sample.Phase != "warmup" || f.signal == SignalInFlight) {
+		if sample.Phase != steady && (sample.Phase != "warmup" || signal == SignalInFlight) {
 			continue
 		}
 		if sample.Offered != nil {
 			arrivals += float64(*sample.Offered)
 		}
 		depth, known := sample.Server["queue_depth"]
-		if f.signal == SignalInFlight {
+		if signal == SignalInFlight {
 			if known = sample.InFlight != nil; known {
 				depth = float64(*sample.InFlight)
 			}
@@ -150,13 +164,46 @@ func (s series) growth(planned time.Duration) growthFinding {
 		if sample.Phase != steady {
 			continue
 		}
-		f.samples++
+		if f.samples++; first.IsZero() {
+			first = sample.Time
+		}
+		last = sample.Time
 		if state.Sustained && f.found == nil {
 			f.found = &state
 		}
 	}
 	f.last = detector.State()
+	f.short = last.Sub(first) < minGrowthBins*bin
 	return f
+}
+
+// unseen is the longest time in which a gauge was not read, from the beginning of the seconds to their end; 0 where it was read
+// as often as it is. Up to 10 s, a tenth of the time, or four of the usual distances between readings are no gap.
+func unseen(seconds []results.Sample, metric string) time.Duration {
+	const (
+		short  = 10 * time.Second
+		share  = 10
+		usuals = 4
+	)
+	if len(seconds) == 0 {
+		return 0
+	}
+	begin, end := seconds[0].Time, seconds[len(seconds)-1].Time
+	at := begin
+	var gaps []time.Duration
+	for i := range seconds {
+		if len(level(seconds[i:i+1], metric)) > 0 {
+			gaps = append(gaps, seconds[i].Time.Sub(at))
+			at = seconds[i].Time
+		}
+	}
+	gaps = append(gaps, end.Sub(at))
+	longest := slices.Max(gaps)
+	slices.Sort(gaps)
+	if longest <= max(short, end.Sub(begin)/share, usuals*gaps[len(gaps)/2]) {
+		return 0
+	}
+	return longest
 }
 
 // interval is a mean with one-sided bounds, each at the confidence.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/safeqps/xk6-safeqps/gate/contract"
 	"github.com/safeqps/xk6-safeqps/gate/results"
 )
 
@@ -109,25 +108,36 @@ func (j *judge) parts() []*judge {
 	return parts
 }
 
-// tellSteps makes a step that failed fail the run: the service did not keep its objectives at a rate that it was tried at.
+// tellSteps makes a step that failed fail the run, and one that is not decided leave the run undecided: a pass says that the
+// objectives are kept at each rate that was tried. So it is with the load generator's own limits.
 func (r *Result) tellSteps() {
 	for i := range r.Steps {
 		step := &r.Steps[i]
-		if step.Verdict != Fail {
-			continue
-		}
 		for k := range step.Criteria {
 			c := &step.Criteria[k]
-			if c.Verdict != Fail || c.Section == string(contract.SectionClientHeadroom) {
+			pooled := r.find(c.Name)
+			if pooled == nil || pooled.Verdict == Fail {
 				continue
 			}
-			if pooled := r.find(c.Name); pooled != nil && pooled.Verdict != Fail {
+			switch {
+			case c.Verdict == Fail:
 				pooled.Verdict = Fail
-				pooled.Needed, pooled.NeededAtShare = nil, nil
 				pooled.note("it fails at step %s, which the steady phase as a whole hides", step.Name)
+			case c.open() && pooled.Verdict == Pass:
+				pooled.Verdict = Inconclusive
+				pooled.note("it is not decided at step %s, which the steady phase as a whole hides", step.Name)
+			default:
+				continue
 			}
+			pooled.Needed, pooled.NeededAtShare = nil, nil
 		}
 	}
+}
+
+// open says that a step has something to decide of a criterion, and does not. Growth of the queue has been judged by the whole
+// where the steps are too short for it (queueGrowth).
+func (c *Criterion) open() bool {
+	return c.Verdict == Inconclusive && !c.Ignored && c.N+c.Undecided > 0 && c.Name != "queue_growth"
 }
 
 func (r *Result) find(name string) *Criterion {

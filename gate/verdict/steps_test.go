@@ -167,3 +167,53 @@ func TestAnAbortIsOfTheLastStep(t *testing.T) {
 	require.EqualValues(t, 2, out.Steps[1].Counts.InFlight)
 	require.Equal(t, Inconclusive, out.Verdict)
 }
+
+// A pass is one at every rate: what a step leaves open, or what the load generator spoilt there, the whole does not cover.
+func TestAStepThatIsNotDecidedIsNotPassed(t *testing.T) {
+	out := staircase(
+		climb{name: "10", rate: 10, hold: 200, ttft: constantly(100)},
+		climb{name: "4", rate: 4, hold: 25, ttft: func(n int) float64 {
+			if n < 2 {
+				return 3000 // 2 of 100
+			}
+			return 100
+		}},
+	).judge(t, gate(`ttft_p99: "<= 2s"`))
+	require.Equal(t, []Status{Pass, Inconclusive}, []Status{out.Steps[0].Verdict, out.Steps[1].Verdict})
+	c := out.criterion(t, "ttft_p99")
+	require.Equal(t, Inconclusive, c.Verdict)
+	require.Equal(t, "it is not decided at step 4, which the steady phase as a whole hides", c.Note)
+	require.Equal(t, Inconclusive, out.Verdict)
+
+	r := staircase(
+		climb{name: "10", rate: 10, hold: 60, ttft: constantly(100)},
+		climb{name: "20", rate: 20, hold: 60, ttft: constantly(100)},
+	)
+	for i := range r.samples {
+		r.samples[i].Client = map[string]float64{"cpu": 0.2}
+		if r.samples[i].Step == "20" && i%20 == 0 {
+			r.samples[i].Client["cpu"] = 0.9 // 3 seconds of 60
+		}
+	}
+	out = r.judge(t, gate(`ttft_p95: "<= 2s"`)+"client_headroom: {cpu_p96: \"<= 70%\"}\n")
+	require.Equal(t, []Status{Pass, Invalid}, []Status{out.Steps[0].Verdict, out.Steps[1].Verdict})
+	require.Equal(t, Fail, out.criterion(t, "client_headroom.cpu_p96").Verdict)
+	require.Equal(t, Invalid, out.criterion(t, "ttft_p95").Verdict)
+	require.Equal(t, Invalid, out.Verdict)
+}
+
+// A class that has no request at a rate is not judged there.
+func TestAStepWithoutAClassDecidesNothingOfIt(t *testing.T) {
+	r := staircase(
+		climb{name: "10", rate: 10, hold: 60, ttft: constantly(100)},
+		climb{name: "20", rate: 20, hold: 60, ttft: constantly(100)},
+	)
+	for i := range r.requests {
+		if r.requests[i].Step == "10" {
+			r.requests[i].Class = "long"
+		}
+	}
+	out := r.judge(t, "capacity_gate: {ttft_p95: \"<= 1s\", by_class: {long: {ttft_p95: \"<= 1s\"}}}\n")
+	require.Equal(t, Pass, out.criterion(t, "long/ttft_p95").Verdict)
+	require.Equal(t, Pass, out.Verdict)
+}

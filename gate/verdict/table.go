@@ -45,6 +45,7 @@ type table struct {
 	// tokenless requests have no TTFT, TPOT or ITL by their nature.
 	tokenless []bool
 	single    []bool    // asked for at most one token: a time per further token is not to be expected
+	tokens    []int32   // completion tokens; -1 where unknown
 	elapsed   []float64 // ms; NaN where unknown
 	values    [columns][]float64
 
@@ -97,6 +98,13 @@ func orNaN(n results.Number) float64 {
 	return n.Value
 }
 
+func tokensOf(r *results.Request) int32 {
+	if !r.Completion.Known {
+		return -1
+	}
+	return int32(min(max(r.Completion.Value, 0), math.MaxInt32)) // #nosec G115 -- bounded by min and max
+}
+
 func unixNano(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -122,6 +130,7 @@ func (t *table) add(r *results.Request) {
 	t.goodput = append(t.goodput, r.Goodput)
 	t.single = append(t.single, r.CompletionAsked.Known && r.CompletionAsked.Value <= 1)
 	t.tokenless = append(t.tokenless, r.Tokenless())
+	t.tokens = append(t.tokens, tokensOf(r))
 	t.elapsed = append(t.elapsed, orNaN(r.Elapsed))
 	for column, value := range [columns]results.Number{
 		columnTTFT: r.TTFT, columnTTFTText: r.TTFTText, columnTPOT: r.TPOT, columnE2E: r.E2E,
@@ -144,7 +153,11 @@ func (t *table) drop(reason string) {
 	t.dropped[reason]++
 }
 
-const steady = "steady"
+// The phases that criteria are about.
+const (
+	steady   = "steady"
+	recovery = "recovery"
+)
 
 // grow makes room for n requests, so that the columns are not copied while they grow.
 func (t *table) grow(n int) {
@@ -158,6 +171,7 @@ func (t *table) grow(n int) {
 	t.goodput = slices.Grow(t.goodput, n)
 	t.single = slices.Grow(t.single, n)
 	t.tokenless = slices.Grow(t.tokenless, n)
+	t.tokens = slices.Grow(t.tokens, n)
 	t.elapsed = slices.Grow(t.elapsed, n)
 	for column := range t.values {
 		t.values[column] = slices.Grow(t.values[column], n)
