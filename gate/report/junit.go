@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/safeqps/xk6-safeqps/gate/contract"
 	"github.com/safeqps/xk6-safeqps/gate/verdict"
 )
 
@@ -52,8 +53,9 @@ type (
 	}
 )
 
-// JUnit is the verdict as JUnit XML with one test case per criterion, and one per rate of a staircase. FAIL is a failure; INCONCLUSIVE and INVALID are
-// errors, since a gate that could not decide must not look green; a default that was not measured is skipped.
+// JUnit is the verdict as JUnit XML with one test case per criterion, and one per rate of a staircase. FAIL is a failure;
+// INCONCLUSIVE and INVALID are errors, since a gate that could not decide must not look green; a default that was not measured
+// is skipped. A verdict that no case shows has one of its own.
 func JUnit(r *verdict.Result) ([]byte, error) {
 	suite := junitSuite{Name: "SLO contract", Properties: &junitProperties{Properties: []junitProperty{
 		{"verdict", string(r.Verdict)},
@@ -72,6 +74,7 @@ func JUnit(r *verdict.Result) ([]byte, error) {
 	for i := range r.Steps {
 		suite.Cases = append(suite.Cases, suite.addStep(&r.Steps[i]))
 	}
+	suite.addWhole(r)
 	suite.Out = strings.Join(r.Warnings, "\n")
 	content, err := xml.MarshalIndent(junitSuites{
 		Name: "LLM capacity gate", junitTotals: suite.junitTotals, Suites: []junitSuite{suite},
@@ -90,7 +93,7 @@ func (s *junitSuite) add(c *verdict.Criterion) junitCase {
 	switch {
 	case c.Ignored:
 		s.Skipped++
-		test.Skipped = &junitProblem{Message: "it was not measured"}
+		test.Skipped = &junitProblem{Message: notCounted(c)}
 	case c.Verdict == verdict.Pass:
 		test.Out = message
 	case c.Verdict == verdict.Fail:
@@ -101,6 +104,29 @@ func (s *junitSuite) add(c *verdict.Criterion) junitCase {
 		test.Error = &junitProblem{Type: string(c.Verdict), Message: message, Text: c.Note}
 	}
 	return test
+}
+
+// notCounted says why a criterion does not count.
+func notCounted(c *verdict.Criterion) string {
+	if c.Section != string(contract.SectionClientHeadroom) {
+		return "nothing to decide at this step"
+	}
+	return "it was not measured"
+}
+
+// addWhole adds a test case for a verdict that none of the others shows: a run that was stopped has not passed, though each of
+// its criteria may have.
+func (s *junitSuite) addWhole(r *verdict.Result) {
+	if r.Verdict == verdict.Pass || s.Failures+s.Errors > 0 {
+		return
+	}
+	message := "the run did not come to its end"
+	if len(r.Warnings) > 0 {
+		message = r.Warnings[0]
+	}
+	s.Tests++
+	s.Errors++
+	s.Cases = append(s.Cases, junitCase{Class: "run", Name: "the run as a whole", Error: &junitProblem{Type: string(r.Verdict), Message: message}})
 }
 
 // addStep makes the test case of a step and counts it.

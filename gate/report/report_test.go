@@ -159,6 +159,19 @@ func TestJUnit(t *testing.T) {
 `, string(content))
 }
 
+// A run that was stopped is not green, whatever its criteria say.
+func TestJUnitOfARunThatWasStopped(t *testing.T) {
+	passed := []verdict.Criterion{{Name: "ttft_p95", Section: "capacity_gate", Limit: "<= 1s", Verdict: verdict.Pass}}
+	content, err := JUnit(&verdict.Result{Verdict: verdict.Inconclusive, Criteria: passed, Warnings: []string{"the run was stopped: a signal"}})
+	require.NoError(t, err)
+	require.Contains(t, string(content), `tests="2" failures="0" errors="1"`)
+	require.Contains(t, string(content), `<testcase classname="run" name="the run as a whole">`)
+	require.Contains(t, string(content), `<error type="INCONCLUSIVE" message="the run was stopped: a signal">`)
+	content, err = JUnit(&verdict.Result{Verdict: verdict.Pass, Criteria: passed})
+	require.NoError(t, err)
+	require.Contains(t, string(content), `tests="1" failures="0" errors="0"`)
+}
+
 func TestGitHub(t *testing.T) {
 	require.Equal(t, `::error title=FAIL ttft_p95::measured 1.235s, limit <= 800ms: 90 of 1000 over (7.54%25 to 10.65%25); 20 of 1000 requests failed
 ::warning title=INCONCLUSIVE long/ttft_p99::measured 812.3ms, limit <= 6s: 0 of 60 over (0%25 to 4.87%25); worth 29 independent ones; 1 undecided; needs 239 more, none over

@@ -49,7 +49,8 @@ type Criterion struct {
 	NeededAtShare *int64 `json:"needed_at_share,omitempty"`
 	// Note says what a reader has to know beside the numbers.
 	Note string `json:"note,omitempty"`
-	// Ignored is true for a default criterion on the load generator that nothing was measured for: it does not count.
+	// Ignored is true for a default criterion on the load generator that nothing was measured for, and in a step for one that
+	// has nothing to decide there: it does not count.
 	Ignored bool `json:"ignored,omitempty"`
 }
 

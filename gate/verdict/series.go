@@ -122,11 +122,11 @@ func (s series) growth(planned time.Duration) growthFinding {
 	if planned == 0 {
 		planned = part[len(part)-1].Time.Sub(part[0].Time)
 	}
-	waiting := s.growthOf(SignalWaiting, part, planned)
+	waiting := s.growthOf(SignalWaiting, planned)
 	if waiting.found != nil || (waiting.samples > 0 && unseen(part, "queue_depth") == 0) {
 		return waiting
 	}
-	if inFlight := s.growthOf(SignalInFlight, part, planned); inFlight.samples > 0 {
+	if inFlight := s.growthOf(SignalInFlight, planned); inFlight.samples > 0 {
 		inFlight.unseen = unseen(part, "queue_depth")
 		return inFlight
 	}
@@ -135,7 +135,7 @@ func (s series) growth(planned time.Duration) growthFinding {
 }
 
 // growthOf feeds the depth by one signal to a detector.
-func (s series) growthOf(signal QueueSignal, part []results.Sample, planned time.Duration) growthFinding {
+func (s series) growthOf(signal QueueSignal, planned time.Duration) growthFinding {
 	bin := GrowthBin(planned)
 	f := growthFinding{signal: signal}
 	detector := NewGrowthDetector(bin, signal)

@@ -59,6 +59,7 @@ func (j *judge) steps(out *Result) error {
 			if err != nil {
 				return fmt.Errorf("step %s: %w", name, err)
 			}
+			judged.Ignored = judged.Ignored || out.settled(judged)
 			one.Criteria = append(one.Criteria, judged)
 		}
 		// What ended the run early ended the step that it was at; those before were whole.
@@ -123,7 +124,7 @@ func (r *Result) tellSteps() {
 			case c.Verdict == Fail:
 				pooled.Verdict = Fail
 				pooled.note("it fails at step %s, which the steady phase as a whole hides", step.Name)
-			case c.open() && pooled.Verdict == Pass:
+			case c.Verdict == Inconclusive && !c.Ignored && pooled.Verdict == Pass:
 				pooled.Verdict = Inconclusive
 				pooled.note("it is not decided at step %s, which the steady phase as a whole hides", step.Name)
 			default:
@@ -134,10 +135,15 @@ func (r *Result) tellSteps() {
 	}
 }
 
-// open says that a step has something to decide of a criterion, and does not. Growth of the queue has been judged by the whole
-// where the steps are too short for it (queueGrowth).
-func (c *Criterion) open() bool {
-	return c.Verdict == Inconclusive && !c.Ignored && c.N+c.Undecided > 0 && c.Name != "queue_growth"
+// settled says that a criterion has nothing to decide in a step: none of its class came there, or the growth of the queue, which
+// takes longer than the step to be found, was judged by the whole (queueGrowth).
+func (r *Result) settled(inStep Criterion) bool {
+	pooled := r.find(inStep.Name)
+	if pooled == nil || inStep.Verdict != Inconclusive {
+		return false
+	}
+	nothing := inStep.Class != "" && inStep.N+inStep.Undecided == 0 && pooled.N > 0
+	return nothing || (inStep.Name == "queue_growth" && pooled.Verdict == Pass)
 }
 
 func (r *Result) find(name string) *Criterion {

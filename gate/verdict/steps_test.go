@@ -140,6 +140,13 @@ func TestGrowthIsLookedForInEachStep(t *testing.T) {
 	require.Contains(t, c.Note, "too short")
 	c = growth(func(a, b *climb) { a.hold, b.hold = 14, 14 })
 	require.Equal(t, Pass, c.Verdict, "the server's queue comes back to zero at every rate: the whole is looked at")
+	low.hold, high.hold = 14, 14
+	out := staircase(low, high).judge(t, gate("queue_growth: no_sustained_growth"))
+	require.Equal(t, Pass, out.Verdict)
+	for _, step := range out.Steps {
+		require.Equal(t, Pass, step.Verdict, "nothing is left open")
+		require.True(t, step.Criteria[0].Ignored)
+	}
 }
 
 // A trend within a step is one; the step is named.
@@ -215,5 +222,5 @@ func TestAStepWithoutAClassDecidesNothingOfIt(t *testing.T) {
 	}
 	out := r.judge(t, "capacity_gate: {ttft_p95: \"<= 1s\", by_class: {long: {ttft_p95: \"<= 1s\"}}}\n")
 	require.Equal(t, Pass, out.criterion(t, "long/ttft_p95").Verdict)
-	require.Equal(t, Pass, out.Verdict)
+	require.Equal(t, []Status{Pass, Pass, Pass}, []Status{out.Steps[0].Verdict, out.Steps[1].Verdict, out.Verdict})
 }
