@@ -21,7 +21,6 @@ import (
 	"github.com/safeqps/xk6-safeqps/gate/headroom"
 	"github.com/safeqps/xk6-safeqps/gate/results"
 	"github.com/safeqps/xk6-safeqps/gate/scrape"
-	"github.com/safeqps/xk6-safeqps/gate/verdict"
 )
 
 // MonitorType is the name of the monitor's executor, and MonitorScenario that of its scenario.
@@ -158,14 +157,13 @@ type monitor struct {
 	client  *http.Client
 	meter   *headroom.Meter
 	timers  *headroom.TimerWatch
-	growth  *verdict.GrowthDetector
+	growth  *growthWatch
 	watch   *abort.Watch
 
 	before        scrape.Reading // of the server; empty before the first one
 	haveBefore    bool
 	scraped       time.Time
 	endpoints     map[string]bool // what had a gap that was logged, or gave a good answer: see readHealth
-	queueFrom     string          // where the queue's depth comes from
 	arrivedBefore uint64
 }
 
@@ -185,6 +183,7 @@ func (m *monitor) Run(ctx context.Context, out chan<- metrics.SampleContainer) e
 	defer m.client.CloseIdleConnections()
 	m.watch = abort.NewWatch(m.agreed, m.started)
 	m.arrivedBefore = m.load.Started()
+	m.growth = newGrowthWatch(time.Duration(m.agreed.Phases.Steady), max(leastGap, gapsOfScrapes*m.scrapeEvery))
 	m.warnWithoutOutput()
 
 	end := m.endOfOthers()
@@ -209,7 +208,11 @@ func (m *monitor) Run(ctx context.Context, out chan<- metrics.SampleContainer) e
 // server that hangs must not hold an abort rule back.
 const (
 	shortestWait = time.Second
-	longestWait  = 3 * time.Second
+
+	// leastGap, and so many scrapes, may go by without the server's queue before growth is looked for elsewhere.
+	leastGap      = 10 * time.Second
+	gapsOfScrapes = 4
+	longestWait   = 3 * time.Second
 )
 
 // warnWithoutOutput tells of rules that nobody watches in a run without --out llm=DIR.
@@ -493,32 +496,28 @@ func scrapeAll(urls []string, fetch func(string) (scrape.Reading, error)) (scrap
 	return scrape.Join(readings...), nil
 }
 
-// judgeGrowth runs the sequential test on the server's queue, and where that is not known, on what is in flight. Only
-// the steady phase is judged; a test without phases is steady throughout.
+// judgeGrowth runs the sequential test. Only the steady phase is judged; a test without phases is steady throughout.
 func (m *monitor) judgeGrowth(now time.Time, tags *metrics.TagSet, levels map[string]float64) {
 	if phase, ok := tags.Get("phase"); ok && phase != string(contract.PhaseSteady) {
 		return
 	}
-	depth, from, signal := levels["in_flight"], "in flight", verdict.SignalInFlight
-	if waiting, ok := levels["queue_depth"]; ok {
-		depth, from, signal = waiting, "queue depth", verdict.SignalWaiting
+	var waiting *float64
+	if depth, ok := levels["queue_depth"]; ok {
+		waiting = &depth
 	}
-	if m.growth == nil || m.queueFrom != from {
-		if m.queueFrom == "queue depth" {
-			return // a gap in the server's metrics is a gap, not another signal
-		}
-		m.growth = verdict.NewGrowthDetector(verdict.GrowthBin(time.Duration(m.agreed.Phases.Steady)), signal)
-		m.queueFrom = from
-	}
+	step, _ := tags.Get("step")
 	arrived := m.load.Started()
-	state := m.growth.Update(now.Sub(m.started), depth, float64(arrived-m.arrivedBefore))
+	sustained, known := m.growth.update(now.Sub(m.started), step, waiting, levels["in_flight"], float64(arrived-m.arrivedBefore))
 	m.arrivedBefore = arrived
-	sustained := 0.0
-	if state.Sustained {
-		sustained = 1
+	if !known {
+		return
 	}
-	levels["queue_growth"] = sustained
-	m.push(growthName, now, tags, sustained)
+	value := 0.0
+	if sustained {
+		value = 1
+	}
+	levels["queue_growth"] = value
+	m.push(growthName, now, tags, value)
 }
 
 // registerMonitorMetrics makes the monitor's metrics known in the first init context.
