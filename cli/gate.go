@@ -269,7 +269,11 @@ func withBaseline(c *contract.Contract, named string) (*contract.Contract, error
 	if err != nil {
 		return nil, wrongUse(fmt.Errorf("baseline: %w; expected the results directory of a run that was judged, or its verdict.json", err))
 	}
-	resolved, err := c.Resolve(before.Measured())
+	measured, err := before.Baseline()
+	if err != nil {
+		return nil, wrongUse(fmt.Errorf("baseline %s: %w", baseline, err))
+	}
+	resolved, err := c.Resolve(measured)
 	if err != nil {
 		return nil, wrongUse(fmt.Errorf("baseline %s: %w", baseline, err))
 	}
