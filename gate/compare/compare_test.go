@@ -553,15 +553,18 @@ func TestAnInvalidSideGivesNoAnswer(t *testing.T) {
 		}
 	}
 
-	// Of different workloads, that comes first.
-	ra, rb := write(t, a, nil), write(t, b, func(info *results.Info) { info.Workload = "other.jsonl" })
+	// It comes before all that is to be said besides.
+	ra, rb := write(t, a, nil), write(t, b, func(info *results.Info) {
+		info.Workload, info.Aborted = "other.jsonl", &results.Aborted{Rule: "abort.ttft_p99"}
+	})
 	busy(t, rb, verdict.Invalid)
 	r, err := Compare(ra, rb, Options{Resamples: 200, Force: true})
 	require.NoError(t, err)
 	require.Equal(t, NotEnough, r.Answer)
-	require.Len(t, r.Warnings, 2)
+	require.Len(t, r.Warnings, 3)
 	require.Contains(t, r.Warnings[0], "is INVALID")
-	require.Contains(t, r.Warnings[1], "the workloads differ")
+	require.Contains(t, r.Warnings[1], "was aborted")
+	require.Contains(t, r.Warnings[2], "the workloads differ")
 
 	// FAIL goes before INVALID in a verdict, and a service that failed has failed: the answer stands, with a warning.
 	r = compared("", verdict.Fail, o)
