@@ -419,7 +419,10 @@ declare module 'k6/x/llm/gate' {
     toJSON(): any;
   }
 
-  /** Init context only. `baseline` is the results directory that limits against a baseline refer to. */
+  /**
+   * Init context only. `baseline` is the results directory that limits against a baseline refer to. One that was not judged, or
+   * whose verdict is INVALID, throws.
+   */
   export function open(path: string, options?: { baseline?: string }): Contract;
   /** The scenario that watches the service and the load generator; spread it into options.scenarios. */
   export function monitor(contract: Contract, options?: { interval?: Duration; healthURL?: string | string[] }): Record<string, any>;

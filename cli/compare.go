@@ -19,7 +19,8 @@ func newCompare(env environment) *cobra.Command {
 		Use:   "compare A B",
 		Short: "Say whether B is better than A, worse, the same, or whether there is not enough evidence",
 		Long: "Compares two results directories of the same workload: quantiles of TTFT, TPOT, ITL and E2E, throughput and errors,\n" +
-			"with intervals from a bootstrap over blocks of time, and a paired test where both replayed the same rows.\n\n" +
+			"with intervals from a bootstrap over blocks of time, and a paired test where both replayed the same rows. A side\n" +
+			"whose verdict is INVALID gives no answer.\n\n" +
 			"Exit codes: 0 better or the same, 1 worse or mixed, 2 not enough evidence, 3 wrong use.",
 		Example: "  k6 x llm compare results/before results/after\n  k6 x llm compare a b --margin 10% --json",
 		Args:    exactArgs("A", "B"),

@@ -176,7 +176,7 @@ func newGateVerdict(env environment) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print verdict.json")
-	cmd.Flags().BoolVar(&github, "github", false, "print annotations for GitHub Actions as well")
+	cmd.Flags().BoolVar(&github, "github", false, "print annotations for GitHub Actions as well; with --json on standard error")
 	cmd.Flags().StringVar(&path, "contract", "", "judge by this contract; default: the one that the run carried")
 	cmd.Flags().StringVar(&baseline, "baseline", "", "results directory that limits against a baseline refer to")
 
@@ -192,10 +192,15 @@ func printVerdict(env environment, judged *verdict.Result, asJSON, github bool) 
 		}
 		text = append(text, '\n')
 	}
-	if github {
-		text = append(text, report.GitHub(judged)...)
+	annotations := env.stdout
+	if asJSON { // one object stands there; GitHub reads both streams
+		annotations = env.stderr
 	}
-	if _, err := env.stdout.Write(text); err != nil {
+	_, err := env.stdout.Write(text)
+	if err == nil && github {
+		_, err = annotations.Write(report.GitHub(judged))
+	}
+	if err != nil {
 		return fmt.Errorf("printing the verdict: %w", err)
 	}
 
@@ -264,7 +269,11 @@ func withBaseline(c *contract.Contract, named string) (*contract.Contract, error
 	if err != nil {
 		return nil, wrongUse(fmt.Errorf("baseline: %w; expected the results directory of a run that was judged, or its verdict.json", err))
 	}
-	resolved, err := c.Resolve(before.Measured())
+	measured, err := before.Baseline()
+	if err != nil {
+		return nil, wrongUse(fmt.Errorf("baseline %s: %w", baseline, err))
+	}
+	resolved, err := c.Resolve(measured)
 	if err != nil {
 		return nil, wrongUse(fmt.Errorf("baseline %s: %w", baseline, err))
 	}

@@ -144,7 +144,11 @@ func (m *moduleInstance) resolve(c *contract.Contract, name, baseline string) (*
 	if err := json.Unmarshal(data, &before); err != nil {
 		return nil, fmt.Errorf("baseline %s: %w", file, err)
 	}
-	resolved, err := c.Resolve(before.Measured())
+	measured, err := before.Baseline()
+	if err != nil {
+		return nil, fmt.Errorf("baseline %s: %w", baseline, err)
+	}
+	resolved, err := c.Resolve(measured)
 	if err != nil {
 		return nil, fmt.Errorf("baseline %s: %w", file, err)
 	}

@@ -632,35 +632,50 @@ func asked(n int) results.Int {
 
 // seconds collects the run second by second, until a second is complete.
 type seconds struct {
-	pending  map[int64]*results.Sample
-	written  int64 // all up to this one have been handed out
-	inFlight int64
-	phases   map[string]*results.Span
-	steps    map[string]*results.Span
+	pending map[int64]*second
+	written int64 // all up to this one have been handed out
+	phases  map[string]*results.Span
+	steps   map[string]*results.Span
+
+	// What follows is of the seconds that have been handed out.
+	previous *results.Sample // the last of them
+	begun    bool            // something was started in them
+	inFlight int64           // at the end of the last one
+}
+
+// second is one that is not complete.
+type second struct {
+	results.Sample
+	change int64 // of the requests in flight
 }
 
 func newSeconds() *seconds {
 	return &seconds{
-		pending: map[int64]*results.Sample{}, phases: map[string]*results.Span{}, steps: map[string]*results.Span{},
+		pending: map[int64]*second{}, phases: map[string]*results.Span{}, steps: map[string]*results.Span{},
+	}
+}
+
+// quietSecond is one in which nothing happened.
+func quietSecond(at time.Time) results.Sample {
+	return results.Sample{
+		Time: at.UTC(), Offered: new(int64), Started: new(int64), Dropped: new(int64),
+		Completed: new(int64), Failed: new(int64), Cancelled: new(int64),
 	}
 }
 
 // at is the second that a moment belongs to. What comes late, after its second was handed out, counts in the next one.
-func (s *seconds) at(t time.Time) *results.Sample {
+func (s *seconds) at(t time.Time) *second {
 	key := max(t.Unix(), s.written+1)
 	sample := s.pending[key]
 	if sample == nil {
-		sample = &results.Sample{Time: time.Unix(key, 0).UTC()}
-		for _, n := range []**int64{&sample.Offered, &sample.Started, &sample.Dropped, &sample.Completed, &sample.Failed, &sample.Cancelled} {
-			*n = new(int64)
-		}
+		sample = &second{Sample: quietSecond(time.Unix(key, 0))}
 		s.pending[key] = sample
 	}
 
 	return sample
 }
 
-func (s *seconds) arrival(sample *results.Sample, t time.Time, phase, step string) {
+func (s *seconds) arrival(sample *second, t time.Time, phase, step string) {
 	*sample.Offered++
 	if phase != "" {
 		sample.Phase = phase
@@ -696,8 +711,7 @@ func (s *seconds) started(c *llm.Started) {
 	}
 	s.arrival(sample, c.Sent, tag(c.Tags, "phase"), tag(c.Tags, "step"))
 	*sample.Started++
-	s.inFlight++
-	s.level(sample)
+	sample.change++
 }
 
 func (s *seconds) dropped(t time.Time, phase, step string, n int64) {
@@ -723,13 +737,7 @@ func (s *seconds) ended(e *llm.Exchange, r *results.Request) {
 	}
 	add(&sample.PromptTokens, r.Prompt)
 	add(&sample.CompletionTokens, r.Completion)
-	s.inFlight--
-	s.level(sample)
-}
-
-func (s *seconds) level(sample *results.Sample) {
-	n := s.inFlight
-	sample.InFlight = &n
+	sample.change--
 }
 
 func add(to **int64, n results.Int) {
@@ -797,9 +805,44 @@ func (s *seconds) take(last int64) []results.Sample {
 			continue
 		}
 		delete(s.pending, key)
-		out = append(out, *sample)
+		out = s.fill(out, &sample.Sample)
+		s.level(sample)
+		out = append(out, sample.Sample)
 	}
 	s.written = max(s.written, last)
+
+	return out
+}
+
+// level adds how many requests are in flight at a second's end, which is known from the first start on. It is summed up here,
+// second by second: starts and ends are told a little out of order.
+func (s *seconds) level(sample *second) {
+	s.begun = s.begun || *sample.Started > 0
+	if s.begun {
+		s.inFlight += sample.change
+		n := s.inFlight
+		sample.InFlight = &n
+	}
+	s.previous = &sample.Sample
+}
+
+// fill adds the seconds between the last one and the next that nothing was told of: as many requests are in flight as before.
+// Where the two are of different phases or steps, it is not known which one these belong to.
+func (s *seconds) fill(out []results.Sample, next *results.Sample) []results.Sample {
+	if !s.begun || next.Time.Sub(s.previous.Time) > results.LongestQuiet {
+		return out
+	}
+	for at := s.previous.Time.Add(time.Second); at.Before(next.Time); at = at.Add(time.Second) {
+		quiet, n := quietSecond(at), s.inFlight
+		quiet.InFlight = &n
+		if s.previous.Phase == next.Phase {
+			quiet.Phase = next.Phase
+		}
+		if s.previous.Step == next.Step {
+			quiet.Step = next.Step
+		}
+		out = append(out, quiet)
+	}
 
 	return out
 }

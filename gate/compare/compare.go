@@ -79,15 +79,27 @@ type PooledITL struct {
 	Ratio     float64 `json:"ratio"`
 }
 
+// InvalidSide is a run whose verdict is INVALID: its load generator was the bottleneck, so that it says nothing about the
+// service.
+type InvalidSide struct {
+	Side string `json:"side"` // A or B
+	Dir  string `json:"dir"`
+	// Broken are the criteria on the load generator that were not kept, with what was measured and the limit.
+	Broken string `json:"broken"`
+}
+
 // Report of a comparison.
 type Report struct {
 	Schema string `json:"schema"`
 	A      string `json:"a"`
 	B      string `json:"b"`
 	Phase  string `json:"phase"`
-	// Answer to the whole: Same only if every row is, Better or Worse if some row is and none is the opposite.
+	// Answer to the whole: Same only if every row is, Better or Worse if some row is and none is the opposite. NotEnough where a
+	// side is INVALID; the rows then show what was measured, and answer as if it were the service's.
 	Answer Answer `json:"answer"`
-	Rows   []Row  `json:"rows"`
+	// Invalid are the sides that no answer can stand on.
+	Invalid []InvalidSide `json:"invalid,omitempty"`
+	Rows    []Row         `json:"rows"`
 	// PairedRows is how many rows of the trace both runs replayed at the same time; 0 where they did not.
 	PairedRows int         `json:"paired_rows"`
 	PooledITL  []PooledITL `json:"pooled_itl,omitempty"`
@@ -142,6 +154,9 @@ func Compare(a, b *results.Run, o Options) (*Report, error) {
 	}
 	r.A, r.B, r.Differences, r.Labels = a.Dir, b.Dir, differences, a.Info.Labels
 	r.Warnings = append(warnings, r.Warnings...)
+	if err := r.checkGenerators(a, b); err != nil {
+		return nil, err
+	}
 	if len(workloadDifferences(differences)) > 0 {
 		r.Warnings = append(r.Warnings, "the workloads differ: a change may be the workload's, not the service's")
 	}

@@ -4,12 +4,16 @@ import (
 	"encoding/json"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/safeqps/xk6-safeqps/gate/contract"
 	"github.com/safeqps/xk6-safeqps/gate/results"
+	"github.com/safeqps/xk6-safeqps/gate/verdict"
 )
 
 // load is a synthetic run: lognormal latencies whose level wanders over time as that of a queue does.
@@ -22,6 +26,7 @@ type load struct {
 	errors          float64 // share
 	swing           float64 // standard deviation of the wandering level, shared by runs of one workload
 	own             float64 // the same, of the run's own
+	cpu             float64 // of the load generator; 0 where it was not measured
 }
 
 func (l load) sample() *sample {
@@ -301,9 +306,11 @@ func write(t *testing.T, l load, change func(*results.Info)) *results.Run {
 	require.NoError(t, w.Request(&retry))
 	for i := range 600 {
 		n := int64(5)
-		require.NoError(t, w.Sample(results.Sample{
-			Time: started.Add(time.Duration(i) * time.Second), Phase: "steady", Completed: &n, CompletionTokens: &n,
-		}))
+		s := results.Sample{Time: started.Add(time.Duration(i) * time.Second), Phase: "steady", Completed: &n, CompletionTokens: &n}
+		if l.cpu > 0 {
+			s.Client = map[string]float64{"cpu": l.cpu}
+		}
+		require.NoError(t, w.Sample(s))
 	}
 	require.NoError(t, w.Close(started.Add(10*time.Minute), nil))
 	run, err := results.Open(dir)
@@ -480,4 +487,114 @@ func TestRatesAreOfThePhaseAlone(t *testing.T) {
 	r, err = Compare(a, cached(t, -1, nil, true), Options{Resamples: 100})
 	require.NoError(t, err)
 	require.Equal(t, "not measured", row(t, r, "output_tokens_per_second", "mean").Note)
+}
+
+// busy makes a load generator's verdict of a run, stored beside it.
+func busy(t *testing.T, run *results.Run, status verdict.Status) {
+	t.Helper()
+	cpu := 0.99
+	judged := verdict.Result{Schema: verdict.Schema, Verdict: status, Confidence: 0.95, Criteria: []verdict.Criterion{
+		{Name: "client_headroom.cpu", Section: "client_headroom", Unit: "ratio", Limit: "<= 70%", Measured: &cpu, N: 60, Verdict: verdict.Fail},
+	}}
+	require.NoError(t, judged.Write(run.Dir))
+}
+
+// A run whose load generator was the bottleneck says nothing about the service: no answer stands on it.
+func TestAnInvalidSideGivesNoAnswer(t *testing.T) {
+	a, b := standard(), standard()
+	a.n, b.n = 300, 300
+	b.noise, b.slower = 2, 1.5
+	o := Options{Resamples: 200}
+	const broken = "client_headroom.cpu (measured 99%, limit <= 70%)"
+	compared := func(onA, onB verdict.Status, o Options) *Report {
+		ra, rb := write(t, a, nil), write(t, b, nil)
+		for run, status := range map[*results.Run]verdict.Status{ra: onA, rb: onB} {
+			if status != "" {
+				busy(t, run, status)
+			}
+		}
+		r, err := Compare(ra, rb, o)
+		require.NoError(t, err)
+		for i := range r.Invalid { // a directory of its own each time
+			require.Equal(t, map[string]string{"A": ra.Dir, "B": rb.Dir}[r.Invalid[i].Side], r.Invalid[i].Dir)
+			r.Invalid[i].Dir = ""
+		}
+		return r
+	}
+	without := compared("", "", o)
+	require.Equal(t, Worse, without.Answer)
+	require.Empty(t, without.Invalid)
+	require.Empty(t, without.Warnings)
+
+	for _, c := range []struct {
+		a, b  verdict.Status
+		sides []string
+		head  string
+	}{
+		{verdict.Invalid, "", []string{"A"}, "since the verdict on A is INVALID\n"},
+		{"", verdict.Invalid, []string{"B"}, "since the verdict on B is INVALID\n"},
+		{verdict.Invalid, verdict.Invalid, []string{"A", "B"}, "since the verdicts on A and B are INVALID\n"},
+	} {
+		forced := o
+		forced.Force = true
+		for _, o := range []Options{o, forced} {
+			r := compared(c.a, c.b, o)
+			require.Equal(t, NotEnough, r.Answer)
+			require.Equal(t, without.Rows, r.Rows, "what was measured is shown all the same")
+			require.Len(t, r.Invalid, len(c.sides))
+			for i, side := range c.sides {
+				require.Equal(t, InvalidSide{Side: side, Broken: broken}, r.Invalid[i])
+				require.Contains(t, r.Warnings[i], side+" (")
+				require.Contains(t, r.Warnings[i], ") is INVALID: the load generator was the bottleneck: "+broken)
+			}
+			require.Contains(t, r.Text(), "B is neither shown to differ nor to be the same: not enough evidence, "+c.head)
+			require.Contains(t, r.Markdown(), "not enough evidence, "+c.head[:len(c.head)-1]+"**\n")
+			require.Contains(t, r.Markdown(), "warning: "+r.Warnings[0])
+		}
+	}
+
+	// It comes before all that is to be said besides.
+	ra, rb := write(t, a, nil), write(t, b, func(info *results.Info) {
+		info.Workload, info.Aborted = "other.jsonl", &results.Aborted{Rule: "abort.ttft_p99"}
+	})
+	busy(t, rb, verdict.Invalid)
+	r, err := Compare(ra, rb, Options{Resamples: 200, Force: true})
+	require.NoError(t, err)
+	require.Equal(t, NotEnough, r.Answer)
+	require.Len(t, r.Warnings, 3)
+	require.Contains(t, r.Warnings[0], "is INVALID")
+	require.Contains(t, r.Warnings[1], "was aborted")
+	require.Contains(t, r.Warnings[2], "the workloads differ")
+
+	// FAIL goes before INVALID in a verdict, and a service that failed has failed: the answer stands, with a warning.
+	r = compared("", verdict.Fail, o)
+	require.Equal(t, Worse, r.Answer)
+	require.Empty(t, r.Invalid)
+	require.Len(t, r.Warnings, 1)
+	require.Contains(t, r.Warnings[0], "the load generator was at its limit: "+broken)
+}
+
+// A run that was not judged is judged here, where it carries a contract.
+func TestASideIsJudgedOnTheSpot(t *testing.T) {
+	a := standard()
+	a.n = 300
+	agreed, err := contract.Load("slo.yaml", []byte("capacity_gate: {ttft_p95: \"<= 100s\"}\n"+
+		"client_headroom: {cpu: \"<= 70%\", schedule_error: off}\nphases: {steady: 10m}\n"), os.LookupEnv)
+	require.NoError(t, err)
+	text, err := json.Marshal(agreed)
+	require.NoError(t, err)
+	ra := write(t, a, func(info *results.Info) { info.Contract = text })
+	b := a
+	b.cpu = 0.99
+	rb := write(t, b, func(info *results.Info) { info.Contract = text })
+	r, err := Compare(ra, rb, Options{Resamples: 100})
+	require.NoError(t, err)
+	require.Equal(t, NotEnough, r.Answer)
+	require.Len(t, r.Invalid, 1)
+	require.Equal(t, InvalidSide{Side: "B", Dir: rb.Dir, Broken: "client_headroom.cpu (measured 99%, limit <= 70%)"}, r.Invalid[0])
+	require.NoFileExists(t, filepath.Join(rb.Dir, results.VerdictFile), "a comparison only reads")
+
+	require.NoError(t, results.WriteFile(filepath.Join(ra.Dir, results.VerdictFile), []byte("{")))
+	_, err = Compare(ra, rb, Options{Resamples: 100})
+	require.ErrorContains(t, err, results.VerdictFile)
 }

@@ -67,6 +67,13 @@ func (r *Report) head() []string {
 		NotEnough: "neither shown to differ nor to be the same: not enough evidence",
 		Mixed:     "better in some metrics and worse in others",
 	}[r.Answer]
+	switch len(r.Invalid) {
+	case 0:
+	case 1:
+		answer += fmt.Sprintf(", since the verdict on %s is INVALID", r.Invalid[0].Side)
+	default:
+		answer += ", since the verdicts on A and B are INVALID"
+	}
 	paired := "independent runs"
 	if r.PairedRows > 0 {
 		paired = fmt.Sprintf("%d rows replayed by both", r.PairedRows)

@@ -355,8 +355,8 @@ func roundDecimal(x float64) float64 {
 // formatNumber writes a number in k6's threshold grammar and for people: digits, a point, no exponent.
 func formatNumber(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 
-// formatQuantity writes a value with its unit for people.
-func formatQuantity(value float64, unit Unit) string {
+// FormatQuantity writes a value with its unit for people.
+func FormatQuantity(value float64, unit Unit) string {
 	switch unit {
 	case UnitMilliseconds:
 		if math.Abs(value) >= 1000 {
@@ -377,6 +377,6 @@ func limitText(text string, op Op, limit Limit, unit Unit) string {
 		return text
 	}
 	_, written, _ := strings.Cut(text, string(op))
-	return fmt.Sprintf("%s %s (%s, baseline %s)", op, formatQuantity(*limit.Absolute, unit),
-		strings.TrimSpace(written), formatQuantity(*limit.Baseline, unit))
+	return fmt.Sprintf("%s %s (%s, baseline %s)", op, FormatQuantity(*limit.Absolute, unit),
+		strings.TrimSpace(written), FormatQuantity(*limit.Baseline, unit))
 }

@@ -310,7 +310,7 @@ func TestLimitRoundTrip(t *testing.T) {
 			value = roundDecimal(float64(whole) / 100_000)
 		}
 		op := map[direction]Op{lower: OpLessEqual, higher: OpGreaterEqual}[spec.better]
-		spelling := formatQuantity(value, spec.unit)
+		spelling := FormatQuantity(value, spec.unit)
 		if rapid.Bool().Draw(rt, "relative") && key != "dropped" {
 			percent := rapid.IntRange(1, 99).Draw(rt, "percent")
 			sign := rapid.SampledFrom([]string{"+", "-"}).Draw(rt, "sign")

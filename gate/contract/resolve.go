@@ -52,7 +52,7 @@ func (c *Contract) Resolve(baseline map[string]float64) (*Contract, error) {
 		}
 		absolute := roundDecimal(limit.Relative.Factor*value + limit.Relative.Offset)
 		if flaw := impossible(op, absolute, unit); flaw != "" {
-			problem.Expected = fmt.Sprintf("a limit %s, which it is not with a baseline of %s", flaw, formatQuantity(value, unit))
+			problem.Expected = fmt.Sprintf("a limit %s, which it is not with a baseline of %s", flaw, FormatQuantity(value, unit))
 			problems = append(problems, problem)
 			return
 		}

@@ -113,7 +113,7 @@ func (c *condition) checkReachable(spec metricSpec, text string, bad bool) *faul
 			best = 1
 		}
 		if !known || limit != best {
-			return &fault{quote(text), fmt.Sprintf("== only at the best value of %s, %s", spec.name, formatQuantity(best, c.unit))}
+			return &fault{quote(text), fmt.Sprintf("== only at the best value of %s, %s", spec.name, FormatQuantity(best, c.unit))}
 		}
 		return nil
 	}

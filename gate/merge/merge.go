@@ -273,7 +273,7 @@ func joinHistograms(runs []part, w *results.Writer) error {
 func joinSeries(runs []part, w *results.Writer) error {
 	seconds := map[int64]*results.Sample{}
 	for _, run := range runs {
-		var inFlight *int64 // a second in which nothing started or ended does not say it again
+		var inFlight *int64 // evidence may leave it out of a second in which nothing started or ended
 		if _, err := run.Series(func(s *results.Sample) error {
 			if s.InFlight == nil {
 				s.InFlight = inFlight

@@ -2,7 +2,6 @@ package report
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/safeqps/xk6-safeqps/gate/contract"
 	"github.com/safeqps/xk6-safeqps/gate/results"
 	"github.com/safeqps/xk6-safeqps/gate/verdict"
 )
@@ -149,7 +147,7 @@ func collectRun(dir string, bins int) (Run, error) {
 		return Run{}, err
 	}
 	run := Run{Dir: dir, Info: source.Info}
-	if run.Verdict, err = verdictOf(source); err != nil {
+	if run.Verdict, err = verdict.Of(source); err != nil {
 		return Run{}, err
 	}
 	c := collector{run: &run, source: source}
@@ -165,26 +163,6 @@ func collectRun(dir string, bins int) (Run, error) {
 	c.tokens()
 	c.series(bins)
 	return run, nil
-}
-
-// verdictOf reads verdict.json, or judges a run that has none, such as a killed one. It is nil for a run without a
-// contract.
-func verdictOf(run *results.Run) (*verdict.Result, error) {
-	_, err := os.Stat(filepath.Join(run.Dir, results.VerdictFile))
-	if err == nil {
-		return verdict.Read(run.Dir)
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("report: %w", err)
-	}
-	if len(run.Info.Contract) == 0 {
-		return nil, nil //nolint:nilnil // see above
-	}
-	var c contract.Contract
-	if err := json.Unmarshal(run.Info.Contract, &c); err != nil {
-		return nil, fmt.Errorf("report: %s: contract: %w", filepath.Join(run.Dir, results.RunFile), err)
-	}
-	return verdict.Judge(run, &c)
 }
 
 // collector turns the files of one run into its aggregates.

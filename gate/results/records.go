@@ -96,7 +96,8 @@ type Sample struct {
 	Completed *int64 `json:"completed,omitempty"`
 	Failed    *int64 `json:"failed,omitempty"`
 	Cancelled *int64 `json:"cancelled,omitempty"`
-	// InFlight is a gauge: requests being served at the end of the second, as the client sees.
+	// InFlight is a gauge: requests being served at the end of the second, as the client sees. It is known from the first start
+	// on, in every second.
 	InFlight *int64 `json:"in_flight,omitempty"`
 
 	PromptTokens     *int64 `json:"prompt_tokens,omitempty"`

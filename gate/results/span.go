@@ -43,12 +43,14 @@ func OfPhase(phase string) func(*Sample) bool {
 	return func(s *Sample) bool { return s.Phase == phase || s.Phase == "" }
 }
 
-// longestQuiet is the longest time without a line that is taken for one in which nothing happened.
-const longestQuiet = 10 * time.Minute
+// LongestQuiet is the longest time without a line that is taken for one in which nothing happened. In a longer one the machine
+// slept.
+const LongestQuiet = 10 * time.Minute
 
 // WholeSeconds are the seconds of a series, in the order of their time, that lie within the span as a whole and that of
 // selects (OfPhase, or nil for all). A second without a line, between two that are selected, is one in which nothing
-// started and nothing ended. Where nothing did, as many requests are in flight as before.
+// started and nothing ended, and in which as many requests are in flight as before. (--out llm=DIR fills both in by itself, since
+// it knows; other evidence has such gaps.)
 func (s ArrivalSpan) WholeSeconds(samples []Sample, of func(*Sample) bool) []Sample {
 	var out []Sample
 	var previous *Sample
@@ -71,7 +73,7 @@ func (s ArrivalSpan) WholeSeconds(samples []Sample, of func(*Sample) bool) []Sam
 
 // quiet adds the seconds without a line between one that has a line and the time of the next.
 func (s ArrivalSpan) quiet(out []Sample, previous *Sample, next time.Time) []Sample {
-	if previous.Completed == nil || next.Sub(previous.Time) > longestQuiet {
+	if previous.Completed == nil || next.Sub(previous.Time) > LongestQuiet {
 		return out
 	}
 	for at := previous.Time.Add(time.Second); next.Sub(at) > time.Second/2; at = at.Add(time.Second) {

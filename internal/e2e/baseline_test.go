@@ -120,3 +120,83 @@ func TestABaselineThatIsNotThere(t *testing.T) {
 		})
 	}
 }
+
+// judgedBusy is baselineOf by a load generator that was at its limit, with an overall verdict.
+func judgedBusy(t *testing.T, overall verdict.Status) string {
+	t.Helper()
+	ttft, cpu := 300.0, 0.99
+	dir := t.TempDir()
+	judged := verdict.Result{
+		Schema: verdict.Schema, Verdict: overall, Confidence: 0.95,
+		Criteria: []verdict.Criterion{
+			{Name: "ttft_p95", Section: "capacity_gate", Unit: "ms", Limit: "<= 1s", Measured: &ttft, N: 100, Verdict: overall},
+			{Name: "client_headroom.cpu", Section: "client_headroom", Unit: "ratio", Limit: "<= 70%", Measured: &cpu, N: 100, Verdict: verdict.Fail},
+		},
+	}
+	require.NoError(t, judged.Write(dir))
+
+	return dir
+}
+
+// What a load generator at its limit has measured would be a limit that anything keeps.
+func TestAnInvalidBaselineIsRefused(t *testing.T) {
+	t.Parallel()
+	busy, slow := judgedBusy(t, verdict.Invalid), judgedBusy(t, verdict.Fail)
+	contracts := t.TempDir()
+	for name, text := range map[string]string{
+		"absolute.yaml": `capacity_gate: {ttft_p95: "<= 1s"}`,
+		"relative.yaml": `capacity_gate: {ttft_p95: "<= baseline + 10%"}`,
+		"named.yaml":    "capacity_gate: {ttft_p95: \"<= baseline + 10%\"}\nbaseline: " + busy,
+		"unread.yaml":   "capacity_gate: {ttft_p95: \"<= 1s\"}\nbaseline: " + busy,
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(contracts, name), []byte(text+"\n"), 0o600))
+	}
+	in := func(name string) string { return filepath.Join(contracts, name) }
+	opened := func(t *testing.T, name, options string) string {
+		t.Helper()
+		path := filepath.Join(t.TempDir(), "script.js")
+		require.NoError(t, os.WriteFile(path, []byte("import gate from 'k6/x/llm/gate';\ngate.open('"+in(name)+"', "+options+
+			");\nexport default function () {}"), 0o600))
+
+		return path
+	}
+	run := []string{"run", "--quiet", "--address", ""}
+	open, resolved := ranAgainst(t, nil), ranAgainst(t, map[string]float64{"ttft_p95": 150})
+	out := filepath.Join(t.TempDir(), "merged")
+	for name, c := range map[string]struct {
+		args []string
+		exit int
+	}{
+		"an open contract":     {[]string{"x", "llm", "gate", "verdict", open, "--baseline", busy}, 3},
+		"a resolved contract":  {[]string{"x", "llm", "gate", "verdict", resolved, "--baseline", busy}, 3},
+		"its verdict.json":     {[]string{"x", "llm", "gate", "verdict", open, "--baseline", filepath.Join(busy, "verdict.json")}, 3},
+		"no relative limit":    {[]string{"x", "llm", "gate", "verdict", open, "--contract", in("absolute.yaml"), "--baseline", busy}, 3},
+		"the contract's own":   {[]string{"x", "llm", "gate", "verdict", open, "--contract", in("named.yaml")}, 3},
+		"explained":            {[]string{"x", "llm", "gate", "explain", in("relative.yaml"), "--baseline", busy}, 3},
+		"explained, its own":   {[]string{"x", "llm", "gate", "explain", in("named.yaml")}, 3},
+		"merged":               {[]string{"x", "llm", "merge", open, resolved, "--out", out, "--baseline", busy}, 3},
+		"a search":             {[]string{"x", "llm", "capacity", "--script", opened(t, "named.yaml", "{}"), "--contract", in("named.yaml"), "--out", out}, 3},
+		"a script":             {append(run, opened(t, "relative.yaml", "{ baseline: '"+busy+"' }")), 107},
+		"a script, its own":    {append(run, opened(t, "named.yaml", "{}")), 107},
+		"a script, the file's": {append(run, opened(t, "relative.yaml", "{ baseline: '"+busy+"/verdict.json' }")), 107},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := runK6(t, c.args...)
+			require.Equal(t, c.exit, r.exit, r.stderr)
+			require.Contains(t, r.stderr, "baseline "+busy)
+			require.Contains(t, r.stderr, "its verdict is INVALID, since the load generator was the bottleneck: client_headroom.cpu (measured 99%, limit <= 70%)")
+			require.Contains(t, r.stderr, "repeat the baseline run with more headroom, or give another baseline")
+			require.Empty(t, r.stdout)
+			require.NoDirExists(t, out)
+		})
+	}
+
+	against, r := judgedJSON(t, resolved, "--baseline", slow)
+	require.Equal(t, 0, r.exit, r.stderr)
+	require.Equal(t, "<= 330ms (baseline + 10%, baseline 300ms)", against.Limit, "FAIL is a baseline, too")
+	r = runK6(t, "x", "llm", "gate", "explain", in("unread.yaml"))
+	require.Equal(t, 0, r.exit, "no limit refers to it, so that it is not read: %s", r.stderr)
+	r = runK6(t, append(run, opened(t, "relative.yaml", "{ baseline: '"+slow+"' }"))...)
+	require.Equal(t, 0, r.exit, r.stderr)
+}
