@@ -318,6 +318,11 @@ func (p *prober) busy(ctx context.Context, client *http.Client) error {
 		readings = append(readings, r)
 	}
 	r := scrape.Join(readings...)
+	for _, quantity := range []string{"running", "queue_depth"} {
+		if why, bad := r.NotMeasured[quantity]; bad {
+			return errors.New(why)
+		}
+	}
 	if r.QueueDepth == nil && r.Running == nil {
 		return errors.New("its metrics have neither a number of running requests nor one of waiting ones")
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/safeqps/xk6-safeqps/gate/contract"
 	"github.com/safeqps/xk6-safeqps/gate/verdict"
+	"github.com/safeqps/xk6-safeqps/llm/describe"
 )
 
 // moduleInstance is the module in one VU.
@@ -52,12 +53,12 @@ func (m *moduleInstance) open(name string, options sobek.Value) (sobek.Value, er
 	if options != nil && !sobek.IsUndefined(options) && !sobek.IsNull(options) {
 		values, ok := options.Export().(map[string]any)
 		if !ok {
-			return nil, errors.New(`gate.open: options: expected an object such as {baseline: "./results-before"}`)
+			return nil, fmt.Errorf(`gate.open: options: got %s, expected an object such as {baseline: "./results-before"}`, describe.Given(options))
 		}
 		for key, value := range values {
 			text, isText := value.(string)
 			if key != "baseline" || !isText {
-				return nil, fmt.Errorf(`gate.open: option %q: got %v, expected {baseline: "path of a results directory"}`, key, value)
+				return nil, fmt.Errorf(`gate.open: option %q: got %s, expected {baseline: "path of a results directory"}`, key, describe.Value(value))
 			}
 			baseline = text
 		}
@@ -262,11 +263,16 @@ func (m *moduleInstance) thresholds(c *contract.Contract, own sobek.Value) (sobe
 		add(t.Metric, threshold)
 	}
 	if own != nil && !sobek.IsUndefined(own) && !sobek.IsNull(own) {
+		if _, ok := own.Export().(map[string]any); !ok {
+			return nil, fmt.Errorf(`contract.thresholds: got %s, expected an object of lists such as {http_req_failed: ["rate<0.01"]}`,
+				describe.Given(own))
+		}
 		object := own.ToObject(rt)
 		for _, metric := range object.Keys() {
 			list, ok := object.Get(metric).Export().([]any)
 			if !ok {
-				return nil, fmt.Errorf("contract.thresholds: %s: expected a list of thresholds, as in options.thresholds", metric)
+				return nil, fmt.Errorf("contract.thresholds: %s: got %s, expected a list of thresholds, as in options.thresholds",
+					metric, describe.Given(object.Get(metric)))
 			}
 			for _, threshold := range list {
 				add(metric, threshold)
@@ -297,7 +303,7 @@ func (m *moduleInstance) monitor(of sobek.Value, options sobek.Value) (sobek.Val
 	}
 	hidden := of.ToObject(rt).Get(contractKey)
 	if hidden == nil || sobek.IsUndefined(hidden) {
-		return nil, errors.New("gate.monitor: expected what gate.open() returns")
+		return nil, fmt.Errorf("gate.monitor: got %s, expected what gate.open() returns", describe.Given(of))
 	}
 	var agreed contract.Contract
 	if err := json.Unmarshal([]byte(hidden.String()), &agreed); err != nil {
@@ -305,6 +311,9 @@ func (m *moduleInstance) monitor(of sobek.Value, options sobek.Value) (sobek.Val
 	}
 	watched, scenario := &agreed, map[string]any{"executor": MonitorType}
 	if options != nil && !sobek.IsUndefined(options) && !sobek.IsNull(options) {
+		if _, ok := options.Export().(map[string]any); !ok {
+			return nil, fmt.Errorf(`gate.monitor: options: got %s, expected an object such as {interval: "2s"}`, describe.Given(options))
+		}
 		for _, key := range options.ToObject(rt).Keys() {
 			value := options.ToObject(rt).Get(key).Export()
 			switch key {
@@ -346,7 +355,7 @@ func addresses(value any) ([]string, error) {
 	for _, item := range list {
 		text, isText := item.(string)
 		if !isText {
-			return nil, fmt.Errorf(`got %v, expected an address such as "http://127.0.0.1:8000/health", or a list of them`, item)
+			return nil, fmt.Errorf(`got %s, expected an address such as "http://127.0.0.1:8000/health", or a list of them`, describe.Value(item))
 		}
 		out = append(out, text)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -336,8 +337,8 @@ func (m *monitor) push(name string, now time.Time, tags *metrics.TagSet, value f
 func (m *monitor) readClient(now time.Time, tags *metrics.TagSet) {
 	phase, _ := tags.Get("phase")
 	see := func(name string, value float64) {
-		m.push(clientPrefix+name, now, tags, value)
-		if judged(phase) {
+		value, ok := m.gauge(now, tags, endpointClient, clientPrefix, name, value)
+		if ok && judged(phase) {
 			m.watch.Client(name, value)
 		}
 	}
@@ -352,8 +353,31 @@ func (m *monitor) readClient(now time.Time, tags *metrics.TagSet) {
 	}
 }
 
-// The endpoints of the service, as the tag "endpoint" of a gap names them.
+// gauge hands on a value of the service or the load generator; false for one that is no measurement, which is a gap.
+func (m *monitor) gauge(now time.Time, tags *metrics.TagSet, endpoint, prefix, name string, value float64) (float64, bool) {
+	measured, ok := results.Gauge(name, value)
+	if !ok {
+		m.notMeasured(now, tags, endpoint, prefix+name, results.NoMeasurement(prefix+name, value))
+
+		return 0, false
+	}
+	m.push(prefix+name, now, tags, measured)
+
+	return measured, true
+}
+
+// notMeasured counts what was read and is no measurement, and logs the first one of each quantity.
+func (m *monitor) notMeasured(now time.Time, tags *metrics.TagSet, endpoint, quantity, why string) {
+	m.countGap(now, tags, endpoint, why)
+	if key := "gap of " + quantity; !m.endpoints[key] {
+		m.endpoints[key] = true
+		m.logger.Warnf("monitor: %s; gaps are counted in %s", why, gapsName)
+	}
+}
+
+// Where a reading comes from, as the tag "endpoint" of a gap names it: the endpoints of the service, and the load generator itself.
 const (
+	endpointClient = "client"
 	endpointServer = "server"
 	endpointGPU    = "gpu"
 	endpointHealth = "health"
@@ -412,13 +436,16 @@ func gapKind(tags *metrics.TagSet) string {
 	}
 }
 
-// gap counts what could not be read, and logs the first one of each kind of endpoint.
-func (m *monitor) gap(now time.Time, tags *metrics.TagSet, endpoint string, why error) {
-	reason := why.Error()
-	if endpoint != endpointServer {
+func (m *monitor) countGap(now time.Time, tags *metrics.TagSet, endpoint, reason string) {
+	if endpoint == endpointGPU || endpoint == endpointHealth {
 		reason = endpoint + ": " + reason
 	}
 	m.push(gapsName, now, tags.With("endpoint", endpoint).With("reason", reason), 1)
+}
+
+// gap counts what could not be read, and logs the first one of each kind of endpoint.
+func (m *monitor) gap(now time.Time, tags *metrics.TagSet, endpoint string, why error) {
+	m.countGap(now, tags, endpoint, why.Error())
 	if key := "gap " + endpoint; !m.endpoints[key] {
 		m.endpoints[key] = true
 		m.logger.WithError(why).Warnf("monitor: the %s endpoint could not be read; gaps are counted in %s", endpoint, gapsName)
@@ -444,19 +471,28 @@ func (m *monitor) readHealth(now time.Time, tags *metrics.TagSet, levels map[str
 
 // pushReading hands on what the service said; of its own metrics only if all of its replicas answered.
 func (m *monitor) pushReading(now time.Time, tags *metrics.TagSet, levels map[string]float64, reading scrape.Reading, whole bool) {
+	for _, quantity := range slices.Sorted(maps.Keys(reading.NotMeasured)) {
+		endpoint := endpointServer
+		if scrape.OfGPU(quantity) {
+			endpoint = endpointGPU
+		}
+		m.notMeasured(now, tags, endpoint, quantity, reading.NotMeasured[quantity])
+	}
 	for _, q := range []struct {
-		name  string
-		value *float64
+		name, endpoint string
+		value          *float64
 	}{
-		{"queue_depth", reading.QueueDepth},
-		{"running", reading.Running},
-		{"kv_cache_usage", reading.KVCacheUsage},
-		{"gpu_utilisation", reading.GPUUtilisation},
-		{"gpu_memory", reading.GPUMemoryUsed},
+		{"queue_depth", endpointServer, reading.QueueDepth},
+		{"running", endpointServer, reading.Running},
+		{"kv_cache_usage", endpointServer, reading.KVCacheUsage},
+		{"gpu_utilisation", endpointGPU, reading.GPUUtilisation},
+		{"gpu_memory", endpointGPU, reading.GPUMemoryUsed},
 	} {
-		if q.value != nil {
-			m.push(serverPrefix+q.name, now, tags, *q.value)
-			levels[q.name] = *q.value
+		if q.value == nil {
+			continue
+		}
+		if value, ok := m.gauge(now, tags, q.endpoint, serverPrefix, q.name, *q.value); ok {
+			levels[q.name] = value
 		}
 	}
 	if whole && m.haveBefore {
@@ -469,14 +505,18 @@ func (m *monitor) pushSince(now time.Time, tags *metrics.TagSet, since scrape.Si
 	if since.PrefixHitRatio == nil {
 		since.PrefixHitRatio = reading.PrefixHitRatio
 	}
-	if since.PrefixHitRatio != nil {
-		m.push(serverPrefix+"prefix_hit_ratio", now, tags, *since.PrefixHitRatio)
-	}
-	if since.Preemptions != nil {
-		m.push(serverPrefix+"preemptions", now, tags, *since.Preemptions)
-	}
-	if since.QueueTime != nil {
-		m.push(serverPrefix+"queue_time", now, tags, *since.QueueTime*1000)
+	for _, q := range []struct {
+		name  string
+		value *float64
+		scale float64
+	}{
+		{"prefix_hit_ratio", since.PrefixHitRatio, 1},
+		{"preemptions", since.Preemptions, 1},
+		{"queue_time", since.QueueTime, 1000},
+	} {
+		if q.value != nil {
+			m.gauge(now, tags, endpointServer, serverPrefix, q.name, *q.value*q.scale)
+		}
 	}
 }
 

@@ -491,9 +491,9 @@ func (o *Output) sample(s metrics.Sample) {
 		o.seconds.dropped(s.Time, phase, step, int64(s.Value))
 	case name == gapsName:
 		o.keep(o.writer.Event(results.Event{Time: s.Time, Kind: gapKind(s.Tags), Message: tag(s.Tags, "reason")}))
-	case (strings.HasPrefix(name, serverPrefix) || strings.HasPrefix(name, clientPrefix)) && !results.PlausibleGauge(s.Value):
+	case !isMeasurement(name, s.Value): // the monitor gives none; a script can have a metric of this name
 		o.keep(o.writer.Event(results.Event{
-			Time: s.Time, Kind: results.EventScrapeGap, Message: fmt.Sprintf("%s was %v, which is no measurement", name, s.Value),
+			Time: s.Time, Kind: results.EventScrapeGap, Message: results.NoMeasurement(name, s.Value),
 		}))
 	case strings.HasPrefix(name, serverPrefix):
 		o.seconds.gauge(s, strings.TrimPrefix(name, serverPrefix), true)
@@ -503,6 +503,19 @@ func (o *Output) sample(s metrics.Sample) {
 	case strings.HasPrefix(name, clientPrefix):
 		o.seconds.gauge(s, strings.TrimPrefix(name, clientPrefix), false)
 	}
+}
+
+// isMeasurement is true of all that is no gauge of the service or the load generator.
+func isMeasurement(name string, v float64) bool {
+	for _, prefix := range []string{serverPrefix, clientPrefix} {
+		if gauge, found := strings.CutPrefix(name, prefix); found {
+			_, ok := results.Gauge(gauge, v)
+
+			return ok
+		}
+	}
+
+	return true
 }
 
 // tagged is a tag of a sample, or of the scenario that it belongs to.

@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/safeqps/xk6-safeqps/llm/describe"
 )
 
 // modelMix chooses among models by weight: several models behind one gateway, or one model and its LoRA adapters. What a
@@ -93,7 +95,7 @@ func parseModel(o *optionsOf) (name string, mix *modelMix, err error) {
 
 		return "", mix, nil
 	default:
-		return "", nil, wrong(describe(v))
+		return "", nil, wrong(describe.Value(v))
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"go.k6.io/k6/lib/types"
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/safeqps/xk6-safeqps/llm/describe"
 	"github.com/safeqps/xk6-safeqps/llm/tokens"
 	"github.com/safeqps/xk6-safeqps/llm/wire"
 )
@@ -94,22 +95,7 @@ func (e *OptionError) Error() string {
 }
 
 func (o *optionsOf) wrong(option string, found any, expected string) error {
-	return &OptionError{What: o.what, Option: option, Found: describe(found), Expected: expected}
-}
-
-func describe(v any) string {
-	switch v := v.(type) {
-	case nil:
-		return "nothing"
-	case string:
-		return fmt.Sprintf("%q", v)
-	case map[string]any:
-		return "an object"
-	case []any:
-		return "an array"
-	default:
-		return describeOdd(v)
-	}
+	return &OptionError{What: o.what, Option: option, Found: describe.Value(found), Expected: expected}
 }
 
 func (o *optionsOf) get(option string) (any, bool) {

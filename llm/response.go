@@ -8,6 +8,7 @@ import (
 	"go.k6.io/k6/js/common"
 	"go.k6.io/k6/metrics"
 
+	"github.com/safeqps/xk6-safeqps/llm/describe"
 	"github.com/safeqps/xk6-safeqps/llm/wire"
 )
 
@@ -158,9 +159,5 @@ func exportObject(v sobek.Value) (map[string]any, bool) {
 }
 
 func describeValue(v sobek.Value) string {
-	if v == nil || sobek.IsUndefined(v) || sobek.IsNull(v) {
-		return "nothing"
-	}
-
-	return describe(v.Export())
+	return describe.Given(v)
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/grafana/sobek"
+
+	"github.com/safeqps/xk6-safeqps/llm/describe"
 )
 
 // ownTags are the tags that the client and k6's scenarios set, and that verdicts and thresholds rest on: a request that
@@ -47,36 +49,6 @@ func (o *optionsOf) tags(expected string) (map[string]string, error) {
 	return tags, nil
 }
 
-// describeOdd names a value that is none of JSON's, or a plain number or boolean.
-func describeOdd(v any) string {
-	switch v := v.(type) {
-	case sobek.ArrayBuffer, *sobek.ArrayBuffer:
-		return "an ArrayBuffer"
-	case []byte:
-		return "a Uint8Array"
-	case *sobek.Promise:
-		return "a Promise"
-	case sobek.Proxy, *sobek.Proxy:
-		return "a Proxy"
-	case time.Time:
-		return "a Date"
-	case *big.Int:
-		return v.String()
-	}
-	switch kind := reflect.ValueOf(v).Kind(); {
-	case kind == reflect.Func:
-		return "a function"
-	case kind == reflect.Slice || kind == reflect.Array:
-		return "an array"
-	case kind == reflect.Map:
-		return "an object"
-	case kind <= reflect.Float64:
-		return fmt.Sprint(v)
-	default:
-		return fmt.Sprintf("a value of the type %T", v)
-	}
-}
-
 // deepest bounds how far a body is looked into; what is nested deeper, as an object that contains itself, is refused when
 // it is written.
 const deepest = 64
@@ -97,7 +69,7 @@ func checkSendable(body map[string]any) error {
 	sort.Strings(names) // the same request fails for the same field
 	for _, name := range names {
 		if f := flawIn(body[name], 0); f != nil {
-			return fmt.Errorf("llm request: field %q: got %s, expected %s", name+f.path, describe(f.found), f.expected)
+			return fmt.Errorf("llm request: field %q: got %s, expected %s", name+f.path, describe.Value(f.found), f.expected)
 		}
 	}
 

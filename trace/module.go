@@ -22,6 +22,7 @@ import (
 	"go.k6.io/k6/js/modules"
 
 	"github.com/safeqps/xk6-safeqps/llm"
+	"github.com/safeqps/xk6-safeqps/llm/describe"
 )
 
 // rootModule is what k6 keeps one of in each process.
@@ -285,13 +286,13 @@ const ratesForm = "an array of rates in requests per second, e.g. [1, 2, 4, 8]"
 func (t *jsTrace) steps(rates, opts sobek.Value) (sobek.Value, error) {
 	list, ok := exportOf(rates).([]any)
 	if !ok || len(list) == 0 {
-		return nil, &llm.OptionError{What: "Trace.steps", Found: describe(exportOf(rates)), Expected: ratesForm}
+		return nil, &llm.OptionError{What: "Trace.steps", Found: describe.Given(rates), Expected: ratesForm}
 	}
 	numbers := make([]float64, len(list))
 	for i, v := range list {
 		if numbers[i], ok = asNumber(v); !ok || !positive(numbers[i]) {
 			return nil, &llm.OptionError{
-				What: "Trace.steps", Option: fmt.Sprintf("rates[%d]", i), Found: describe(v), Expected: "a rate above 0",
+				What: "Trace.steps", Option: fmt.Sprintf("rates[%d]", i), Found: describe.Value(v), Expected: "a rate above 0",
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"go.k6.io/k6/lib/types"
 
 	"github.com/safeqps/xk6-safeqps/llm"
+	"github.com/safeqps/xk6-safeqps/llm/describe"
 )
 
 // options is an object of options that is being read. It keeps the first mistake, so that the code that reads may go on
@@ -31,7 +32,7 @@ func optionsFrom(what string, v sobek.Value) (*options, error) {
 	}
 	values, ok := v.Export().(map[string]any)
 	if !ok {
-		return nil, &llm.OptionError{What: what, Found: describe(v.Export()), Expected: "an object of options"}
+		return nil, &llm.OptionError{What: what, Found: describe.Given(v), Expected: "an object of options"}
 	}
 
 	if !nestsAtMost(values, maxNesting) {
@@ -69,27 +70,9 @@ func nestsAtMost(v any, depth int) bool {
 	return true
 }
 
-// describe shows a value in an error.
-func describe(v any) string {
-	switch v := v.(type) {
-	case nil:
-		return "nothing"
-	case string:
-		return fmt.Sprintf("%q", v)
-	case map[string]any:
-		return "an object"
-	case []any:
-		return "an array"
-	case func(sobek.FunctionCall) sobek.Value:
-		return "a function"
-	default:
-		return fmt.Sprint(v)
-	}
-}
-
 func (o *options) wrong(name string, found any, expected string) {
 	if o.err == nil {
-		o.err = &llm.OptionError{What: o.what, Option: o.path + name, Found: describe(found), Expected: expected}
+		o.err = &llm.OptionError{What: o.what, Option: o.path + name, Found: describe.Value(found), Expected: expected}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/grafana/sobek"
 
 	"github.com/safeqps/xk6-safeqps/llm"
+	"github.com/safeqps/xk6-safeqps/llm/describe"
 	"github.com/safeqps/xk6-safeqps/llm/tokens"
 	"github.com/safeqps/xk6-safeqps/trace/workload"
 )
@@ -46,7 +47,7 @@ func (t *jsTrace) at(row, opts sobek.Value) (sobek.Value, error) {
 	if n := int(f); ok && f >= 0 && f == float64(n) {
 		if n >= len(t.rows) && !t.endless {
 			return nil, &llm.OptionError{
-				What: "Trace.at", Option: "row", Found: describe(exportOf(row)),
+				What: "Trace.at", Option: "row", Found: describe.Given(row),
 				Expected: fmt.Sprintf("a row from 0 to %d", len(t.rows)-1),
 			}
 		}
@@ -55,7 +56,7 @@ func (t *jsTrace) at(row, opts sobek.Value) (sobek.Value, error) {
 	}
 
 	return nil, &llm.OptionError{
-		What: "Trace.at", Option: "row", Found: describe(exportOf(row)), Expected: "the number of a row, from 0",
+		What: "Trace.at", Option: "row", Found: describe.Given(row), Expected: "the number of a row, from 0",
 	}
 }
 

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -38,7 +39,7 @@ var headroomDefaults = []struct{ key, value string }{
 // any, is an Errors with every problem of the file.
 func Load(path string, data []byte, env func(name string) (string, bool)) (*Contract, error) {
 	l := &loader{file: path, lookup: env, anchors: map[string]*node{}}
-	root := l.parseTree(data)
+	root := l.parseTree(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))) // without the byte order mark that some editors write
 	if root == nil && len(l.problems) == 0 {
 		l.report(Pos{1, 1}, "capacity_gate", "an empty file", "a mapping with capacity_gate")
 	}

@@ -334,3 +334,17 @@ func TestLimitRoundTrip(t *testing.T) {
 		}
 	})
 }
+
+// Editors on Windows put a byte order mark before a file; traces and prompts are read with one, too.
+func TestAByteOrderMarkIsNoPartOfTheFirstKey(t *testing.T) {
+	const text = "capacity_gate:\n  ttft_p95: \"<= 800ms\"\n"
+	plain, err := Load("slo.yaml", []byte(text), nil)
+	require.NoError(t, err)
+	marked, err := Load("slo.yaml", []byte("\xef\xbb\xbf"+text), nil)
+	require.NoError(t, err)
+	require.Equal(t, plain, marked)
+	_, err = Load("slo.yaml", []byte("\xef\xbb\xbfcapacity_gates: 1\n"), nil)
+	require.ErrorContains(t, err, `slo.yaml:1:1: capacity_gates: found the unknown key "capacity_gates"`)
+	_, err = Load("slo.yaml", []byte("\xef\xbb\xbf"), nil)
+	require.ErrorContains(t, err, "an empty file")
+}

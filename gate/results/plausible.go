@@ -30,9 +30,41 @@ const (
 	scheduleSlack = time.Hour
 )
 
-// PlausibleGauge says whether a value of the server's metrics, or of the load generator's own, can be one. A number that is
-// not finite, or that no gauge can have, is no measurement, and is not kept.
-func PlausibleGauge(v float64) bool { return v >= 0 && v <= maxGauge }
+// shares are the gauges of the service that are parts of a whole. Those of the load generator are not among them: what it takes of
+// its CPU in a second can be a little more than the clock gave it, and is the more reason to be told.
+var shares = map[string]bool{"kv_cache_usage": true, "prefix_hit_ratio": true, "gpu_utilisation": true} //nolint:gochecknoglobals // a constant
+
+// shareSlack is how far a share may be above 1: servers give whole percent, or two digits.
+const shareSlack = 0.01
+
+// Gauge is the one rule of what a value of the service's metrics, or of the load generator's own, can be; name is that after
+// "llm_server_" or "llm_client_". A number that is negative, not finite or larger than any gauge, or a share that is more than
+// the whole, is no measurement: it belongs into no file and no metric, and is a gap (NoMeasurement). What rounding puts above
+// the whole is the whole.
+func Gauge(name string, v float64) (measured float64, ok bool) {
+	if !(v >= 0 && v <= maxGauge) {
+		return 0, false
+	}
+	if shares[name] {
+		return min(v, 1), v <= 1+shareSlack
+	}
+	return v, true
+}
+
+// NoMeasurement is the text of the gap that such a number leaves: whose it was, and what.
+func NoMeasurement(name string, v float64) string {
+	return fmt.Sprintf("%s was %v, which is no measurement", name, v)
+}
+
+func checkGauge(name string, v float64) error {
+	if _, ok := Gauge(name, v); ok {
+		return nil
+	}
+	if shares[name] {
+		return fmt.Errorf("found %v, expected a share from 0 to 1", v)
+	}
+	return between("a number", v, 0, maxGauge)
+}
 
 // between is an error unless low <= v <= high; NaN is not.
 func between(what string, v, low, high float64) error {
@@ -101,7 +133,7 @@ func (s *Sample) check(l lifetime) error {
 	}
 	for of, gauges := range map[string]map[string]float64{"server.": s.Server, "client.": s.Client} {
 		for name, value := range gauges {
-			errs = append(errs, keyed(of+name, between("a number", value, 0, maxGauge)))
+			errs = append(errs, keyed(of+name, checkGauge(name, value)))
 		}
 	}
 	return errors.Join(errs...)

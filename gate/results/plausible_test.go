@@ -122,6 +122,7 @@ func TestAbsurdNumbersOfASecondOrAnEventAreRefused(t *testing.T) {
 		{SeriesFile, `"offered":1e308`, "offered: found number 1e308, expected a whole number"},
 		{SeriesFile, `"server":{"queue_depth":-1}`, "server.queue_depth: found -1, expected a number from 0 to 1e+15"},
 		{SeriesFile, `"server":{"running":1e308}`, "server.running: found 1e+308, expected a number from 0 to 1e+15"},
+		{SeriesFile, `"server":{"kv_cache_usage":7.5}`, "server.kv_cache_usage: found 7.5, expected a share from 0 to 1"},
 		{SeriesFile, `"client":{"cpu":-0.5}`, "client.cpu: found -0.5, expected a number from 0 to 1e+15"},
 		{SeriesFile, `"client":{"cpu":"NaN"}`, "found a string, expected a number"},
 		{EventsFile, `"count":-1`, "count: found -1, " + count},
@@ -185,11 +186,34 @@ func TestAbsurdNumbersOfAHistogramAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "results: "+path+`: histogram 2: it is the second of phase "steady", step "", class "", expected one`)
 }
 
-func TestPlausibleGauge(t *testing.T) {
-	for value, want := range map[float64]bool{
-		0: true, 0.5: true, 1e15: true, 1.1e15: false, -0.1: false, math.Inf(1): false, math.Inf(-1): false,
+func TestGauge(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		value, want float64
+		ok          bool
+	}{
+		{"queue_depth", 0, 0, true},
+		{"queue_depth", 0.5, 0.5, true},
+		{"queue_depth", 7.5, 7.5, true},
+		{"gpu_memory", 1e15, 1e15, true},
+		{"gpu_memory", 1.1e15, 0, false},
+		{"queue_depth", -0.1, 0, false},
+		{"queue_depth", math.Inf(1), 0, false},
+		{"queue_depth", math.Inf(-1), 0, false},
+		{"queue_depth", math.NaN(), 0, false},
+		{"kv_cache_usage", 1, 1, true},
+		{"kv_cache_usage", 1.0000001, 1, true},
+		{"prefix_hit_ratio", 1.01, 1, true},
+		{"prefix_hit_ratio", 1.02, 1, false},
+		{"gpu_utilisation", 7.5, 1, false},
+		{"kv_cache_usage", math.NaN(), 0, false},
+		{"cpu", 1.2, 1.2, true}, // a load generator that is over its limit must show it
 	} {
-		require.Equal(t, want, PlausibleGauge(value), value)
+		got, ok := Gauge(c.name, c.value)
+		require.Equal(t, c.ok, ok, c)
+		if ok {
+			require.InDelta(t, c.want, got, 0, c)
+		}
 	}
-	require.False(t, PlausibleGauge(math.NaN()))
+	require.Equal(t, "llm_server_running was -5, which is no measurement", NoMeasurement("llm_server_running", -5))
 }

@@ -60,8 +60,17 @@ const maxLine = 1 << 20
 func (run *Run) Requests(yield func(*Request) error) (Torn, error) {
 	var request Request
 	parser := requestParser{run: run.Info.lifetime()}
-	return run.lines(RequestsFile, func(line []byte) error { return parser.parse(line, &request) },
-		func() error { return yield(&request) })
+	parse := func(line []byte) error { return parser.parse(line, &request) }
+	if !run.Recorded() {
+		twice := newDoubled()
+		parse = func(line []byte) error {
+			if err := parser.parse(line, &request); err != nil {
+				return err
+			}
+			return twice.check(line, &request)
+		}
+	}
+	return run.lines(RequestsFile, parse, func() error { return yield(&request) })
 }
 
 // Series calls yield for each line of series.jsonl.

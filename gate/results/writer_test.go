@@ -297,7 +297,7 @@ func TestFullDiskIsOneClearErrorAndNoHalfLine(t *testing.T) {
 }
 
 func TestReaderToleratesOnlyATornLastLine(t *testing.T) {
-	good := string(AppendRequest(nil, numbered(1)))
+	good, more := string(AppendRequest(nil, numbered(1))), string(AppendRequest(nil, numbered(2)))
 	for _, c := range []struct {
 		name, content string
 		lines         int
@@ -305,11 +305,11 @@ func TestReaderToleratesOnlyATornLastLine(t *testing.T) {
 		err           string
 	}{
 		{name: "empty"},
-		{name: "whole", content: good + good, lines: 2},
+		{name: "whole", content: good + more, lines: 2},
 		{name: "torn", content: good + good[:40], lines: 1, torn: 1},
 		{name: "only a torn one", content: `{"row"`, torn: 1},
 		{name: "zeros after a power loss", content: good + "\x00\x00\x00", lines: 1, torn: 1},
-		{name: "newline missing", content: good + strings.TrimSuffix(good, "\n"), lines: 2},
+		{name: "newline missing", content: good + strings.TrimSuffix(more, "\n"), lines: 2},
 		{name: "broken in the middle", content: good + good[:40] + "\n" + good, err: ":2: due: column 41: the line ends"},
 		{name: "broken last with its newline", content: good + "{}\n", err: ":2: outcome is missing"},
 		{name: "blank line", content: good + "\n" + good, err: ":2: column 1: the line ends"},

@@ -9,10 +9,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"github.com/safeqps/xk6-safeqps/gate/results"
 )
 
 // Reading is the state of one or more servers at one moment. Nil means that nobody said.
@@ -37,6 +40,60 @@ type Reading struct {
 	// From a DCGM exporter.
 	GPUUtilisation *float64 // 0 to 1; the mean over GPUs
 	GPUMemoryUsed  *float64 // bytes; the sum over GPUs
+
+	// NotMeasured says of quantities that are absent because what was there is no measurement (results.Gauge) whose it was, and
+	// what. Nil where there is none.
+	NotMeasured map[string]string
+}
+
+// The quantities, as NotMeasured names them.
+const (
+	queueDepth     = "queue_depth"
+	running        = "running"
+	kvCacheUsage   = "kv_cache_usage"
+	prefixHitRatio = "prefix_hit_ratio"
+	prefixQueries  = "prefix_queries"
+	prefixHits     = "prefix_hits"
+	preemptions    = "preemptions"
+	queueTimeSum   = "queue_time_sum"
+	queueTimeCount = "queue_time_count"
+	gpuUtilisation = "gpu_utilisation"
+	gpuMemory      = "gpu_memory"
+)
+
+// OfGPU says whether a quantity of NotMeasured is a GPU exporter's.
+func OfGPU(quantity string) bool { return quantity == gpuUtilisation || quantity == gpuMemory }
+
+// at is where the reading has a quantity.
+func (r *Reading) at(quantity string) **float64 {
+	return map[string]**float64{
+		queueDepth: &r.QueueDepth, running: &r.Running, kvCacheUsage: &r.KVCacheUsage, prefixHitRatio: &r.PrefixHitRatio,
+		prefixQueries: &r.PrefixQueries, prefixHits: &r.PrefixHits, preemptions: &r.Preemptions, queueTimeSum: &r.QueueTimeSum,
+		queueTimeCount: &r.QueueTimeCount, gpuUtilisation: &r.GPUUtilisation, gpuMemory: &r.GPUMemoryUsed,
+	}[quantity]
+}
+
+// fill sets a quantity that is not known yet; false where there is nothing to know.
+func (r *Reading) fill(quantity string, f found) bool {
+	into := r.at(quantity)
+	if _, bad := r.NotMeasured[quantity]; bad || *into != nil {
+		return false // an engine that was tried before has it
+	}
+	if f.bad != "" {
+		r.notMeasured(quantity, f.bad)
+
+		return true
+	}
+	*into = f.value
+
+	return f.value != nil
+}
+
+func (r *Reading) notMeasured(quantity, why string) {
+	if r.NotMeasured == nil {
+		r.NotMeasured = map[string]string{}
+	}
+	r.NotMeasured[quantity] = why
 }
 
 // series selects samples of a metric family, by one label where a family holds several quantities.
@@ -52,6 +109,7 @@ type engine struct {
 	hitRatio, queries, hits        []series
 	preemptions                    []series
 	queueTime                      []string // histograms or summaries, in seconds
+	noHitRatio                     *float64 // what it gives for a ratio that it does not have
 	kvIsPercent, hitRatioIsPercent bool
 }
 
@@ -76,6 +134,7 @@ var engines = []engine{ //nolint:gochecknoglobals // a constant table
 		running:     named("vllm:num_requests_running"),
 		kv:          named("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
 		hitRatio:    named("vllm:gpu_prefix_cache_hit_rate"),
+		noHitRatio:  new(-1.0), // V0: "-1 means not supported or disabled"
 		queries:     named("vllm:prefix_cache_queries_total", "vllm:prefix_cache_queries", "vllm:gpu_prefix_cache_queries_total"),
 		hits:        named("vllm:prefix_cache_hits_total", "vllm:prefix_cache_hits", "vllm:gpu_prefix_cache_hits_total"),
 		preemptions: named("vllm:num_preemptions_total", "vllm:num_preemptions"),
@@ -151,20 +210,24 @@ func parse(text io.Reader, wanted names) (Reading, error) {
 		return Reading{}, fmt.Errorf("reading Prometheus metrics: %w", err)
 	}
 	r := Reading{}
+	known := false
 	for i := range engines {
 		if wanted.engine != "" && engines[i].name != wanted.engine {
 			continue
 		}
-		if known := r.take(&engines[i], families); known && r.Engine == "" {
-			r.Engine = engines[i].name
+		if r.take(&engines[i], families) {
+			known = true
+			if r.Engine == "" {
+				r.Engine = engines[i].name
+			}
 		}
 	}
 	if wanted.gpu {
-		r.GPUUtilisation = scaled(mean(families, named("DCGM_FI_DEV_GPU_UTIL")), 0.01)
-		r.GPUMemoryUsed = scaled(sum(families, named("DCGM_FI_DEV_FB_USED")), 1<<20)
+		known = r.fill(gpuUtilisation, read(families, named("DCGM_FI_DEV_GPU_UTIL"), gpuUtilisation, 0.01).mean()) || known
+		known = r.fill(gpuMemory, read(families, named("DCGM_FI_DEV_FB_USED"), gpuMemory, 1<<20).sum()) || known
 	}
-	if r == (Reading{}) {
-		return r, wanted.none
+	if !known {
+		return Reading{}, wanted.none
 	}
 
 	return r, nil
@@ -172,40 +235,100 @@ func parse(text io.Reader, wanted names) (Reading, error) {
 
 // take fills what is still absent from one engine's names.
 func (r *Reading) take(e *engine, families map[string]*dto.MetricFamily) bool {
-	kv, hitRatio := highest(families, e.kv), mean(families, e.hitRatio)
-	if e.kvIsPercent {
-		kv = scaled(kv, 0.01)
+	percent := func(is bool) float64 {
+		if is {
+			return 0.01
+		}
+
+		return 1
 	}
-	if e.hitRatioIsPercent {
-		hitRatio = scaled(hitRatio, 0.01)
+	hitRatio := read(families, e.hitRatio, prefixHitRatio, percent(e.hitRatioIsPercent))
+	if e.noHitRatio != nil {
+		hitRatio = hitRatio.without(*e.noHitRatio)
 	}
-	queueSum, queueCount := spent(families, e.queueTime)
 	known := false
 	for _, q := range []struct {
-		into **float64
-		from *float64
+		quantity string
+		found    found
 	}{
-		{&r.QueueDepth, count(families, e.queue)},
-		{&r.Running, count(families, e.running)},
-		{&r.KVCacheUsage, kv},
-		{&r.PrefixHitRatio, hitRatio},
-		{&r.PrefixQueries, sum(families, e.queries)},
-		{&r.PrefixHits, sum(families, e.hits)},
-		{&r.Preemptions, sum(families, e.preemptions)},
-		{&r.QueueTimeSum, queueSum},
-		{&r.QueueTimeCount, queueCount},
+		{queueDepth, read(families, e.queue, queueDepth, 1).sum()},
+		{running, read(families, e.running, running, 1).sum()},
+		{kvCacheUsage, read(families, e.kv, kvCacheUsage, percent(e.kvIsPercent)).highest()},
+		{prefixHitRatio, hitRatio.mean()},
+		{prefixQueries, read(families, e.queries, prefixQueries, 1).sum()},
+		{prefixHits, read(families, e.hits, prefixHits, 1).sum()},
+		{preemptions, read(families, e.preemptions, preemptions, 1).sum()},
+		{queueTimeSum, spent(families, e.queueTime, "_sum").sum()},
+		{queueTimeCount, spent(families, e.queueTime, "_count").sum()},
 	} {
-		if q.from != nil && *q.into == nil {
-			*q.into = q.from
-			known = true
-		}
+		known = r.fill(q.quantity, q.found) || known
 	}
 
 	return known
 }
 
+// samples are what a page has of one quantity: of each engine, GPU or replica behind it.
+type samples struct {
+	quantity string
+	name     string // the server's own
+	scale    float64
+	values   []float64 // as the server gives them
+}
+
+// found is what they come to: nothing where there are none, and bad where one of them is no measurement, since without it the
+// others would look like the whole.
+type found struct {
+	value *float64
+	bad   string
+}
+
+// read takes the first series that exists.
+func read(families map[string]*dto.MetricFamily, candidates []series, quantity string, scale float64) samples {
+	s := samples{quantity: quantity, scale: scale}
+	each(families, candidates, func(name string, v float64) {
+		s.name = name
+		s.values = append(s.values, v)
+	})
+
+	return s
+}
+
+// without leaves out a value by which a server says that it has none.
+func (s samples) without(none float64) samples {
+	s.values = slices.DeleteFunc(s.values, func(v float64) bool { return v == none })
+
+	return s
+}
+
+func (s samples) fold(join func(so, v float64) float64) found {
+	var f found
+	for _, raw := range s.values {
+		v, ok := results.Gauge(s.quantity, raw*s.scale)
+		if !ok {
+			return found{bad: results.NoMeasurement(s.name, raw)}
+		}
+		if f.value != nil {
+			v = join(*f.value, v)
+		}
+		f.value = &v
+	}
+
+	return f
+}
+
+func (s samples) sum() found { return s.fold(func(so, v float64) float64 { return so + v }) }
+
+func (s samples) highest() found { return s.fold(func(so, v float64) float64 { return max(so, v) }) }
+
+func (s samples) mean() found {
+	f := s.sum()
+	f.value = scaled(f.value, 1/float64(max(len(s.values), 1)))
+
+	return f
+}
+
 // each calls yield with the values of the first series that exists.
-func each(families map[string]*dto.MetricFamily, candidates []series, yield func(float64)) {
+func each(families map[string]*dto.MetricFamily, candidates []series, yield func(name string, v float64)) {
 	for _, s := range candidates {
 		family, ok := families[s.name]
 		if !ok {
@@ -218,7 +341,7 @@ func each(families map[string]*dto.MetricFamily, candidates []series, yield func
 			}
 			if v, ok := value(m); ok {
 				found = true
-				yield(v)
+				yield(s.name, v)
 			}
 		}
 		if found {
@@ -238,58 +361,16 @@ func hasLabel(m *dto.Metric, name, value string) bool {
 }
 
 func value(m *dto.Metric) (float64, bool) {
-	var v float64
 	switch {
 	case m.Gauge != nil:
-		v = m.GetGauge().GetValue()
+		return m.GetGauge().GetValue(), true
 	case m.Counter != nil:
-		v = m.GetCounter().GetValue()
+		return m.GetCounter().GetValue(), true
 	case m.Untyped != nil:
-		v = m.GetUntyped().GetValue()
+		return m.GetUntyped().GetValue(), true
 	default:
 		return 0, false
 	}
-
-	return v, v == v // NaN is no measurement
-}
-
-func sum(families map[string]*dto.MetricFamily, candidates []series) *float64 {
-	return fold(families, candidates, func(so, v float64) float64 { return so + v })
-}
-
-// count is a sum of numbers of requests. A negative one is no reading, and with it the sum is none.
-func count(families map[string]*dto.MetricFamily, candidates []series) *float64 {
-	negative := false
-	each(families, candidates, func(v float64) { negative = negative || v < 0 })
-	if negative {
-		return nil
-	}
-
-	return sum(families, candidates)
-}
-
-func highest(families map[string]*dto.MetricFamily, candidates []series) *float64 {
-	return fold(families, candidates, func(so, v float64) float64 { return max(so, v) })
-}
-
-func fold(families map[string]*dto.MetricFamily, candidates []series, join func(so, v float64) float64) *float64 {
-	var total *float64
-	each(families, candidates, func(v float64) {
-		if total != nil {
-			v = join(*total, v)
-		}
-		total = &v
-	})
-
-	return total
-}
-
-func mean(families map[string]*dto.MetricFamily, candidates []series) *float64 {
-	n := 0
-	each(families, candidates, func(float64) { n++ })
-	total := sum(families, candidates)
-
-	return scaled(total, 1/float64(max(n, 1)))
 }
 
 func scaled(v *float64, by float64) *float64 {
@@ -301,27 +382,30 @@ func scaled(v *float64, by float64) *float64 {
 	return &out
 }
 
-// spent is the sum and the count of a histogram or summary.
-func spent(families map[string]*dto.MetricFamily, names []string) (total, count *float64) {
+// spent is the sum or the count of a histogram or summary, of each of its series.
+func spent(families map[string]*dto.MetricFamily, names []string, part string) samples {
 	for _, name := range names {
 		family, ok := families[name]
 		if !ok {
 			continue
 		}
-		var s, n float64
+		s := samples{quantity: "queue_time" + part, name: name + part, scale: 1}
 		for _, m := range family.GetMetric() {
-			s += m.GetHistogram().GetSampleSum() + m.GetSummary().GetSampleSum()
-			n += float64(m.GetHistogram().GetSampleCount() + m.GetSummary().GetSampleCount())
+			v := m.GetHistogram().GetSampleSum() + m.GetSummary().GetSampleSum()
+			if part == "_count" {
+				v = float64(m.GetHistogram().GetSampleCount() + m.GetSummary().GetSampleCount())
+			}
+			s.values = append(s.values, v)
 		}
 
-		return &s, &n
+		return s
 	}
 
-	return nil, nil
+	return samples{}
 }
 
 // Join brings the readings of several replicas (and of their GPU exporter) to one: counts add up, the KV cache is that
-// of the fullest replica. A quantity is absent unless at least one of them has it.
+// of the fullest replica. A quantity is absent unless at least one of them has it, and where one of them has what is no measurement.
 func Join(readings ...Reading) Reading {
 	var out Reading
 	add := func(a, b *float64) *float64 { return both(a, b, func(x, y float64) float64 { return x + y }) }
@@ -339,9 +423,15 @@ func Join(readings ...Reading) Reading {
 		out.GPUUtilisation, out.GPUMemoryUsed = add(out.GPUUtilisation, r.GPUUtilisation), add(out.GPUMemoryUsed, r.GPUMemoryUsed)
 		gpus += present(r.GPUUtilisation)
 		ratios += present(r.PrefixHitRatio)
+		for quantity, why := range r.NotMeasured {
+			out.notMeasured(quantity, why)
+		}
 	}
 	out.GPUUtilisation = scaled(out.GPUUtilisation, 1/float64(max(gpus, 1)))
 	out.PrefixHitRatio = scaled(out.PrefixHitRatio, 1/float64(max(ratios, 1)))
+	for quantity := range out.NotMeasured {
+		*out.at(quantity) = nil
+	}
 
 	return out
 }
@@ -374,15 +464,13 @@ type Since struct {
 }
 
 // Between compares two readings. A counter that went back (a server restarted) tells nothing. One that appeared was 0
-// until then: many servers show a counter only from its first event on.
+// until then: many servers show a counter only from its first event on. One that was no measurement was something else.
 func Between(before, now Reading) Since {
 	var s Since
 	if before.Engine == now.Engine {
-		for _, counter := range []**float64{
-			&before.PrefixQueries, &before.PrefixHits, &before.Preemptions, &before.QueueTimeSum, &before.QueueTimeCount,
-		} {
-			if *counter == nil {
-				*counter = new(float64)
+		for _, counter := range []string{prefixQueries, prefixHits, preemptions, queueTimeSum, queueTimeCount} {
+			if _, bad := before.NotMeasured[counter]; !bad && *before.at(counter) == nil {
+				*before.at(counter) = new(float64)
 			}
 		}
 	}

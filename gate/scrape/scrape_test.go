@@ -1,6 +1,7 @@
 package scrape_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -105,8 +106,6 @@ func TestWhatIsNotThereIsAnError(t *testing.T) {
 	require.ErrorIs(t, err, scrape.ErrNothingKnown)
 	_, err = scrape.Parse(strings.NewReader("<html>"))
 	require.ErrorContains(t, err, "reading Prometheus metrics")
-	_, err = scrape.Parse(strings.NewReader("vllm:num_requests_waiting NaN\n"))
-	require.ErrorIs(t, err, scrape.ErrNothingKnown, "NaN is no measurement")
 }
 
 func TestReplicasAddUp(t *testing.T) {
@@ -212,17 +211,6 @@ func TestAPageThatIsTooLongIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "the page is longer than 8 MiB")
 }
 
-func TestANegativeCountIsNoReading(t *testing.T) {
-	t.Parallel()
-	r := parse(t, "vllm:num_requests_running -1\nvllm:num_requests_waiting 3\n")
-	require.Nil(t, r.Running)
-	require.Equal(t, v(3), r.QueueDepth)
-	r = parse(t, "vllm:num_requests_running{engine=\"0\"} 5\nvllm:num_requests_running{engine=\"1\"} -5\nvllm:num_requests_waiting -1\n"+
-		"vllm:kv_cache_usage_perc 0.5\n")
-	require.Nil(t, r.Running, "a sum of which a part is no count is none")
-	require.Nil(t, r.QueueDepth)
-}
-
 func FuzzParse(f *testing.F) {
 	f.Add("vllm:num_requests_waiting 1\n")
 	f.Add("# TYPE vllm:request_queue_time_seconds histogram\nvllm:request_queue_time_seconds_sum 1\n")
@@ -258,4 +246,60 @@ func TestOneEngineIsAskedFor(t *testing.T) {
 	}
 	_, err = scrape.FetchGPU(t.Context(), s.Client(), s.URL)
 	require.ErrorContains(t, err, "no metric of the DCGM exporter is there")
+}
+
+// What is no measurement is told by the server's own name and the value, and its quantity is absent: for all replicas, since the
+// others alone would look like less load.
+func TestNoMeasurements(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		line, quantity, want string
+	}{
+		{"vllm:num_requests_waiting -5", "queue_depth", "vllm:num_requests_waiting was -5"},
+		{"vllm:num_requests_waiting NaN", "queue_depth", "vllm:num_requests_waiting was NaN"},
+		{"vllm:num_requests_running +Inf", "running", "vllm:num_requests_running was +Inf"},
+		{"vllm:num_requests_running 1e300", "running", "vllm:num_requests_running was 1e+300"},
+		{"vllm:num_requests_running{engine=\"0\"} 5\nvllm:num_requests_running{engine=\"1\"} -5", "running", "vllm:num_requests_running was -5"},
+		{"vllm:gpu_cache_usage_perc 7.5", "kv_cache_usage", "vllm:gpu_cache_usage_perc was 7.5"},
+		{"vllm:kv_cache_usage_perc{engine=\"0\"} 0.5\nvllm:kv_cache_usage_perc{engine=\"1\"} -0.1", "kv_cache_usage", "vllm:kv_cache_usage_perc was -0.1"},
+		{"dynamo_component_kvstats_gpu_cache_usage_percent 750", "kv_cache_usage", "dynamo_component_kvstats_gpu_cache_usage_percent was 750"},
+		{"sglang:cache_hit_rate 1.5", "prefix_hit_ratio", "sglang:cache_hit_rate was 1.5"},
+		{"vllm:prefix_cache_queries_total -1", "prefix_queries", "vllm:prefix_cache_queries_total was -1"},
+		{"vllm:prefix_cache_hits_total +Inf", "prefix_hits", "vllm:prefix_cache_hits_total was +Inf"},
+		{"vllm:num_preemptions_total NaN", "preemptions", "vllm:num_preemptions_total was NaN"},
+		{"# TYPE tgi_request_queue_duration summary\ntgi_request_queue_duration_sum -1\ntgi_request_queue_duration_count 2", "queue_time_sum", "tgi_request_queue_duration_sum was -1"},
+		{"DCGM_FI_DEV_GPU_UTIL 250", "gpu_utilisation", "DCGM_FI_DEV_GPU_UTIL was 250"},
+		{"DCGM_FI_DEV_FB_USED{gpu=\"0\"} 5\nDCGM_FI_DEV_FB_USED{gpu=\"1\"} 9223372036854775794", "gpu_memory", "DCGM_FI_DEV_FB_USED was 9.223372036854776e+18"},
+	} {
+		r := parse(t, c.line+"\n")
+		require.Equal(t, map[string]string{c.quantity: c.want + ", which is no measurement"}, r.NotMeasured, c.line)
+		for _, value := range []*float64{
+			r.QueueDepth, r.Running, r.KVCacheUsage, r.PrefixHitRatio, r.PrefixQueries, r.PrefixHits, r.Preemptions, r.QueueTimeSum,
+			r.GPUUtilisation, r.GPUMemoryUsed,
+		} {
+			require.Nil(t, value, c.line)
+		}
+	}
+	r := parse(t, "vllm:num_requests_waiting -1\nvllm:num_requests_running 2\nsglang:num_queue_reqs 7\n")
+	require.Nil(t, r.QueueDepth, "another engine's name does not stand in for it")
+	require.Equal(t, v(2), r.Running)
+	require.Equal(t, "vllm", r.Engine)
+	r = parse(t, "vllm:kv_cache_usage_perc 1.000001\nvllm:gpu_prefix_cache_hit_rate -1\n")
+	require.Equal(t, v(1), r.KVCacheUsage, "the whole, by rounding")
+	require.Nil(t, r.PrefixHitRatio)
+	require.Nil(t, r.NotMeasured, "so vLLM V0 says that there is no prefix cache")
+
+	joined := scrape.Join(parse(t, "vllm:num_requests_waiting 3\nvllm:num_requests_running 1\n"), parse(t, "vllm:num_requests_waiting -5\nvllm:num_requests_running 1\n"))
+	require.Nil(t, joined.QueueDepth)
+	require.Equal(t, v(2), joined.Running)
+	require.Equal(t, map[string]string{"queue_depth": "vllm:num_requests_waiting was -5, which is no measurement"}, joined.NotMeasured)
+}
+
+// A counter that could not be read is not one that was 0: its whole past would count as one second's.
+func TestACounterAfterAGapTellsNothing(t *testing.T) {
+	t.Parallel()
+	page := "vllm:num_requests_waiting 0\nvllm:num_preemptions_total %s\nvllm:prefix_cache_queries %[1]s\nvllm:prefix_cache_hits %[1]s\n"
+	broken, good := parse(t, fmt.Sprintf(page, "NaN")), parse(t, fmt.Sprintf(page, "500"))
+	require.Equal(t, scrape.Since{}, scrape.Between(broken, good))
+	require.Equal(t, scrape.Since{}, scrape.Between(good, broken))
 }

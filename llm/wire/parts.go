@@ -123,7 +123,7 @@ func imageURL(part map[string]any) (image map[string]any, url string, err error)
 	image, _ = part["image_url"].(map[string]any)
 	url, ok := image["url"].(string)
 	if !ok {
-		return nil, "", fmt.Errorf("image_url: expected an object with a \"url\", got %s", describe(part["image_url"]))
+		return nil, "", fmt.Errorf("image_url: expected an object with a \"url\", got %s", kindOf(part["image_url"]))
 	}
 
 	return image, url, nil

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+
+	"github.com/safeqps/xk6-safeqps/llm/describe"
 )
 
 // RequestOptions is what a client adds to the user's own request.
@@ -98,7 +100,7 @@ func checkPrompt(api API, fields map[string]any, required []string) error {
 			continue
 		}
 		if name == "messages" && !isList(value) {
-			return fmt.Errorf("%s request: field \"messages\" must be a list of messages, got %s", api, describe(value))
+			return fmt.Errorf("%s request: field \"messages\" must be a list of messages, got %s", api, kindOf(value))
 		}
 
 		return nil
@@ -121,7 +123,7 @@ func setModel(out map[string]any, fallback string) error {
 			return nil
 		}
 	default:
-		return fmt.Errorf("field \"model\" must be a string, got %s", describe(model))
+		return fmt.Errorf("field \"model\" must be a string, got %s", kindOf(model))
 	}
 	delete(out, "model")
 	if fallback != "" {
@@ -142,7 +144,7 @@ func wantsStream(fields map[string]any, override *bool) (bool, error) {
 
 		return stream, nil
 	default:
-		return false, fmt.Errorf("field \"stream\" must be true or false, got %s", describe(stream))
+		return false, fmt.Errorf("field \"stream\" must be true or false, got %s", kindOf(stream))
 	}
 }
 
@@ -156,7 +158,7 @@ func setStreamOptions(api API, out map[string]any, streamed, includeUsage bool) 
 	}
 	options, isObject := asked.(map[string]any)
 	if present && !isObject {
-		return fmt.Errorf("field \"stream_options\" must be an object, got %s", describe(asked))
+		return fmt.Errorf("field \"stream_options\" must be an object, got %s", kindOf(asked))
 	}
 	if !includeUsage || (api != Chat && api != Completions) {
 		return nil
@@ -198,9 +200,9 @@ func marshal(v any) ([]byte, error) {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
 
-// describe names a value's kind as a person who writes JavaScript would.
-func describe(v any) string {
-	switch reflect.ValueOf(v).Kind() { //nolint:exhaustive // the rest is named by its Go type
+// kindOf names a value's kind: its text may be long, and is the user's.
+func kindOf(v any) string {
+	switch reflect.ValueOf(v).Kind() { //nolint:exhaustive // the rest has no text of its own
 	case reflect.Invalid:
 		return "nothing"
 	case reflect.String:
@@ -212,9 +214,7 @@ func describe(v any) string {
 		return fmt.Sprintf("the number %v", v)
 	case reflect.Slice, reflect.Array:
 		return "a list"
-	case reflect.Map, reflect.Struct:
-		return "an object"
 	default:
-		return fmt.Sprintf("a %T", v)
+		return describe.Value(v)
 	}
 }

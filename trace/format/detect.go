@@ -32,7 +32,7 @@ func newPlan(s *source, o Options) (*plan, error) {
 	var lineErr *LineError
 	switch {
 	case err == nil:
-	case errors.As(err, &lineErr) && !o.SkipBadRows:
+	case errors.As(err, &lineErr):
 		return nil, err // it names the file
 	default:
 		return nil, fmt.Errorf("%s: %w", s.name, err)
@@ -60,7 +60,7 @@ func (p *plan) noLine(sample []string, first int, o Options, reason func(line st
 	case found == nil:
 		return nil
 	case o.SkipBadRows:
-		return fmt.Errorf("none of the first %d lines can be read, such as: %w", lines, found)
+		return fmt.Errorf("%s: none of the first %d lines can be read, such as: %w", p.name, lines, found)
 	default:
 		return found
 	}
@@ -331,7 +331,7 @@ func (p *plan) detectUnits(sample []string, o Options) error {
 	var timestamps []string
 	fits := make([]int, len(sizes))
 	withIDs, blockMarker, unitMarker := 0, 0, Unit("")
-	for _, line := range sample[p.headerLines:] {
+	for i, line := range sample[p.headerLines:] {
 		var f fields
 		if strings.TrimSpace(line) == "" || p.parser.parse([]byte(line), &f) != nil {
 			continue
@@ -339,10 +339,24 @@ func (p *plan) detectUnits(sample []string, o Options) error {
 		if f[fTimestamp].set {
 			timestamps = append(timestamps, f[fTimestamp].text)
 		}
-		if f[fTimeUnit].set && Unit(f[fTimeUnit].text).known() {
-			unitMarker = Unit(f[fTimeUnit].text)
+		// The first that is there holds for the file, and builder.agrees compares the rows with it. What it says cannot be
+		// skipped as a bad row is: every other row rests on it.
+		wrong := func(field int, expected string) error {
+			return &LineError{
+				File: p.name, Line: p.headerLines + i + 1, Key: p.parser.column(field),
+				Reason: fmt.Sprintf("got %s, expected %s", quoted(f[field].text), expected),
+			}
 		}
-		if n, err := parseCount(f[fBlockSize].text); f[fBlockSize].set && err == nil && n > 0 {
+		if o.Unit == "" && unitMarker == "" && f[fTimeUnit].set {
+			if unitMarker = Unit(f[fTimeUnit].text); !unitMarker.known() {
+				return wrong(fTimeUnit, "one of "+unitNames())
+			}
+		}
+		if o.BlockSize == 0 && blockMarker == 0 && f[fBlockSize].set {
+			n, err := parseCount(f[fBlockSize].text)
+			if err != nil || n <= 0 {
+				return wrong(fBlockSize, "a whole number from 1 up")
+			}
 			blockMarker = int(n)
 		}
 		ids, errIDs := parseHashIDs(f[fHashIDs].text, nil)

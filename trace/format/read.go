@@ -202,6 +202,9 @@ func (b *builder) row(line []byte) (Row, Extra, error) {
 	if err := b.plan.parser.parse(line, &f); err != nil {
 		return Row{}, Extra{}, err
 	}
+	if err := b.agrees(&f); err != nil {
+		return Row{}, Extra{}, err
+	}
 	extra, err := b.extra(&f)
 	if err != nil {
 		return Row{}, Extra{}, err
@@ -234,6 +237,26 @@ func (b *builder) row(line []byte) (Row, Extra, error) {
 		row.HashIDs = b.scratch
 	}
 	return row, extra, nil
+}
+
+// agrees is an error for a row that says another unit or block size than the file is read by. What the user stated overrides
+// what the file says.
+func (b *builder) agrees(f *fields) error {
+	if c := f[fTimeUnit]; c.set && b.o.Unit == "" && Unit(c.text) != b.plan.unit {
+		return b.disagrees(fTimeUnit, c, string(b.plan.unit))
+	}
+	if c := f[fBlockSize]; c.set && b.o.BlockSize == 0 {
+		if n, err := parseCount(c.text); err != nil || int(n) != b.plan.block {
+			return b.disagrees(fBlockSize, c, strconv.Itoa(b.plan.block))
+		}
+	}
+	return nil
+}
+
+func (b *builder) disagrees(field int, c cell, whole string) error {
+	return &LineError{
+		Key: b.plan.parser.column(field), Reason: fmt.Sprintf("got %s, expected %q as for the whole file", quoted(c.text), whole),
+	}
 }
 
 func (b *builder) count(f *fields, field int, optional bool) (int32, error) {

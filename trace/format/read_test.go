@@ -439,3 +439,63 @@ func TestOddities(t *testing.T) {
 	}, n.Oddities())
 	require.Empty(t, Notes{Lines: 5, MaxPerTimestamp: 1, FractionDigits: 3}.Oddities())
 }
+
+// A time unit that nobody knows, or two of them, would give another rate: up to a million times.
+func TestATimeUnitThatIsNoneIsRefused(t *testing.T) {
+	line := func(at int, extra string) string {
+		return fmt.Sprintf(`{"timestamp":%d,"input_length":5,"output_length":5%s}`, at, extra) + "\n"
+	}
+	ms, s := `,"time_unit":"ms"`, `,"time_unit":"s"`
+	for _, unit := range []string{`"seconds"`, `"sec"`, `"S"`, `"min"`, `""`, `5`, `["s"]`, `"wall_clock "`} {
+		text := line(0, "") + line(1, `,"time_unit":`+unit) + line(2, "")
+		for _, o := range []Options{{}, {SkipBadRows: true}, {Format: Mooncake}} {
+			_, err := Read("x.jsonl", strings.NewReader(text), o)
+			require.Error(t, err, unit)
+			require.Equal(t, "x.jsonl:2: time_unit: got "+quoted(strings.Trim(unit, `"`))+
+				", expected one of ns, us, ms, s, wall_clock", err.Error(), unit)
+		}
+		got, err := Read("x.jsonl", strings.NewReader(text), Options{Unit: Seconds})
+		require.NoError(t, err, "a stated unit is the user's word for it")
+		require.Equal(t, Seconds, got.Unit)
+	}
+	for _, c := range []struct{ text, want string }{
+		{line(0, ms) + line(1, s), `x.jsonl:2: time_unit: got "s", expected "ms" as for the whole file`},
+		{line(0, s) + line(1, "") + line(2, ms), `x.jsonl:3: time_unit: got "ms", expected "s" as for the whole file`},
+		{line(0, ms) + line(1, `,"time_unit":"sec"`), `x.jsonl:2: time_unit: got "sec", expected "ms" as for the whole file`},
+		{ // beyond the lines by which the file is told
+			line(0, ms) + strings.Repeat(line(1, ""), sampleLines) + line(2, s),
+			fmt.Sprintf(`x.jsonl:%d: time_unit: got "s", expected "ms" as for the whole file`, sampleLines+2),
+		},
+	} {
+		_, err := Read("x.jsonl", strings.NewReader(c.text), Options{})
+		require.EqualError(t, err, c.want)
+		got, err := Read("x.jsonl", strings.NewReader(c.text), Options{SkipBadRows: true})
+		require.NoError(t, err)
+		require.Equal(t, 1, got.Notes.BadRows)
+		require.Equal(t, c.want, got.Notes.BadRowExamples[0])
+	}
+	got, err := Read("x.jsonl", strings.NewReader(line(0, `,"time_unit":null`)+line(1, s)+line(2, s)), Options{})
+	require.NoError(t, err)
+	require.Equal(t, Seconds, got.Unit)
+	require.Equal(t, 2*time.Second, got.Rows[2].Due)
+}
+
+func TestABlockSizeThatIsNoneIsRefused(t *testing.T) {
+	line := func(at int, extra string) string {
+		return fmt.Sprintf(`{"timestamp":%d,"input_length":20,"output_length":5,"hash_ids":[%d,1]%s}`, at, at, extra) + "\n"
+	}
+	for _, size := range []string{`"x"`, `0`, `-16`, `1.5`, `[]`, `true`} {
+		for _, o := range []Options{{}, {SkipBadRows: true}} {
+			_, err := Read("x.jsonl", strings.NewReader(line(0, `,"block_size":`+size)+line(1, "")), o)
+			require.EqualError(t, err, "x.jsonl:1: block_size: got "+quoted(strings.Trim(size, `"`))+", expected a whole number from 1 up")
+		}
+	}
+	_, err := Read("x.jsonl", strings.NewReader(line(0, `,"block_size":16`)+line(1, `,"block_size":12`)), Options{})
+	require.EqualError(t, err, `x.jsonl:2: block_size: got "12", expected "16" as for the whole file`)
+	got, err := Read("x.jsonl", strings.NewReader(line(0, `,"block_size":16`)+line(1, `,"block_size":16.0`)), Options{})
+	require.NoError(t, err)
+	require.Equal(t, 16, got.BlockSize)
+	got, err = Read("x.jsonl", strings.NewReader(line(0, `,"block_size":99`)), Options{BlockSize: 16})
+	require.NoError(t, err)
+	require.Equal(t, 16, got.BlockSize)
+}

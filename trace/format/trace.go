@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -120,12 +121,18 @@ func (u Unit) exponent() int {
 	return 0
 }
 
-func (u Unit) known() bool {
-	switch u {
-	case Nanoseconds, Microseconds, Milliseconds, Seconds, WallClock:
-		return true
+// units lists every unit, for checking what a file or a user says.
+func units() []Unit { return []Unit{Nanoseconds, Microseconds, Milliseconds, Seconds, WallClock} }
+
+func (u Unit) known() bool { return slices.Contains(units(), u) }
+
+// unitNames are the units as a message lists them.
+func unitNames() string {
+	names := make([]string, 0, len(units()))
+	for _, u := range units() {
+		names = append(names, string(u))
 	}
-	return false
+	return strings.Join(names, ", ")
 }
 
 // ZeroOutput is the rule for rows whose answer has no tokens.

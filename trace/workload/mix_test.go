@@ -277,6 +277,10 @@ func TestParseMixErrors(t *testing.T) {
 		in   any
 		want string
 	}{
+		{"map", [][2]any{{"a", 1}}, "mix: expected an object of classes or a string, got a Map"},
+		{"function", map[string]any{"long": func() {}}, "mix.long: expected a share or an object {share, input, output}, got a function"},
+		{"within", map[string]any{"long": []any{func() {}}}, "mix.long: expected a share or an object {share, input, output}, got an array"},
+		{"bytes", []byte{1}, "mix: expected an object of classes or a string, got a Uint8Array"},
 		{"type", 3.0, "mix: expected an object of classes or a string, got 3"},
 		{"none", map[string]any{}, "mix: expected at least one class"},
 		{"shares", map[string]any{"short": 0.5, "long": 0.4}, "mix: expected shares that add up to 1, got 0.9"},

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"github.com/safeqps/xk6-safeqps/llm/describe"
 )
 
 // fields reads a plain map, as it comes from JavaScript, JSON or YAML, and remembers what was asked for, so that
@@ -124,17 +126,16 @@ func expected(path, what string, got any) error {
 	return fmt.Errorf("%s: expected %s, got %s", path, what, show(got))
 }
 
-// show writes a value in an error, shortened.
+// show writes a value in an error, shortened: as JSON what JSON, YAML or a script's object literals give, by its name what a
+// script made otherwise.
 func show(v any) string {
 	const most = 60
-	if v == nil {
-		return "nothing"
-	}
-	text := fmt.Sprintf("%v", v)
-	if s, ok := v.(string); ok {
-		text = fmt.Sprintf("%q", s)
-	} else if data, err := json.Marshal(v); err == nil {
-		text = string(data)
+	text := describe.Value(v)
+	switch v.(type) {
+	case map[string]any, []any:
+		if data, err := json.Marshal(v); err == nil {
+			text = string(data)
+		}
 	}
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "") + "…"
