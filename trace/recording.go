@@ -50,7 +50,8 @@ type Info struct {
 	Digest string `json:"digest,omitempty"`
 	Rows   int    `json:"rows"`
 	Seed   uint64 `json:"seed"`
-	// Rate is the mean rate of the whole trace, in requests per second; 0 for a trace of one instant.
+	// Rate is the mean rate of the whole trace, in requests per second (format.Trace.OfferedRate): that of a recording is
+	// that of its gaps, which a loop goes on with. 0 for a trace of one instant.
 	Rate   float64        `json:"rate,omitempty"`
 	Labels []format.Label `json:"labels,omitempty"` // what was done to it
 
@@ -406,11 +407,9 @@ func (r *recording) publish(stem, options string, f files) {
 }
 
 func (r *recording) meanRate() float64 {
-	if r.lasts <= 0 {
-		return 0
-	}
+	rate, _ := r.trace.OfferedRate()
 
-	return float64(len(r.trace.Rows)) / r.lasts.Seconds()
+	return rate
 }
 
 func (r *recording) isCalibrated() bool {
