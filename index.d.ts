@@ -374,7 +374,7 @@ declare module 'k6/x/llm/trace' {
     ): Record<string, Scenario>;
     /** Stages for a stock ramping-arrival-rate whose timeUnit is the bin. */
     stages(options: { bin: Duration }): { target: number; duration: string }[];
-    /** This iteration's request. */
+    /** This iteration's request. Each scenario of k6's own executors has rows of its own. */
     next(options?: { api?: API; calibration?: Calibration }): Request;
     /** The request of any row. */
     at(row: number, options?: { api?: API; calibration?: Calibration }): Request;

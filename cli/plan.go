@@ -68,6 +68,7 @@ func newPlan(env environment) *cobra.Command {
 	flags.StringVar(&f.arrival, "arrival", "", "arrival process of an envelope, as it was searched; default: the one with the lowest Safe QPS")
 	flags.StringVar(&f.read.format, "format", "", "form of the trace; default: detected")
 	flags.StringVar(&f.read.unit, "unit", "", "unit of the trace's timestamps: s, ms, us, ns or wall_clock; default: detected")
+	fieldMapVar(flags, &f.read.fields, fieldMapUsage)
 	flags.BoolVar(&f.asJSON, "json", false, "print JSON")
 
 	return cmd

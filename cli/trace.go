@@ -47,7 +47,7 @@ type readFlags struct {
 func (r *readFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&r.format, "format", "", "form of the file: "+joined(format.Names())+"; default: detected")
 	flags.StringVar(&r.unit, "unit", "", "unit of the timestamps: s, ms, us, ns or wall_clock; default: detected")
-	flags.StringToStringVar(&r.fields, "fields", nil, "this project's field names and the file's, e.g. timestamp=ts,input_length=prompt")
+	fieldMapVar(flags, &r.fields, fieldMapUsage)
 	flags.IntVar(&r.blockSize, "block-size", 0, "tokens that one hash id stands for; default: detected")
 	flags.StringVar(&r.zeroOutput, "zero-output", "drop", "rows without output tokens: drop or keep")
 	flags.StringVar(&r.timeZero, "time-zero", "first", "what is time zero: the first row, or the zero of the file (zero)")
@@ -385,7 +385,8 @@ func newTraceAnonymize(env environment) *cobra.Command {
 	flags.BoolVar(&keepHashes, "keep-hashes", false, "write the keyed hashes, so that traces made with one key can be joined")
 	flags.StringSliceVar(&keepClasses, "keep-classes", nil, "classes that keep their names, besides short, typical, long and extreme; the others become class-1, class-2, …")
 	flags.IntVar(&blockSize, "block-size", 0, "tokens in a block; default: 512")
-	flags.StringToStringVar(&fields, "fields", nil, "where timestamp, input_length, output_length, session_id, class, request, response are in a line")
+	fieldMapVar(flags, &fields, "where timestamp, input_length, output_length, session_id, class, request, response are in a line, e.g. "+
+		"timestamp=ts,class=meta.tier; a name with a comma in a --fields of its own")
 	flags.StringVar(&unit, "unit", "", "unit of the timestamps; default: detected")
 	flags.StringVar(&zeroOutput, "zero-output", "drop", "requests without output tokens: drop or keep")
 	flags.StringVar(&window, "window", "", "part of the log, both ends included, e.g. 5m:15m")

@@ -95,7 +95,7 @@ type Exchange struct {
 
 	InFlight int64 // requests of this process still being served when this one ended
 
-	Goodput *bool // nil: it can not be judged
+	Goodput *bool // nil: it cannot be judged
 	Cost    *float64
 
 	retryAfter time.Duration // what the server asked for
@@ -157,28 +157,23 @@ func (e *Exchange) meets(s slo) bool {
 		within(s.e2e, e2e, okE2E) && within(s.itl, gap, okGap)
 }
 
-// judge sets Goodput. A failed request did not meet its objectives. A request whose user left says nothing, unless it
-// had broken one of them by then.
-func (e *Exchange) judge(s slo) {
-	if s.empty() {
-		return
-	}
-	switch e.Outcome {
-	case OutcomeOK:
-		good := e.meets(s)
-		e.Goodput = &good
-	case OutcomeFailed:
-		bad := false
-		e.Goodput = &bad
-	case OutcomeCancelled:
-		if e.hadBroken(s) {
-			bad := false
-			e.Goodput = &bad
-		}
-	}
+// cutShort says whether the request ended by no doing of the service's: its user left, or the run was over before it was.
+// What would have become of it, nobody knows.
+func (e *Exchange) cutShort() bool {
+	return e.Outcome == OutcomeCancelled || e.ErrorType == errorInterrupted
 }
 
-// hadBroken says whether a limit had been broken by the time at which the user left, whatever would have come. Silence counts as
+// judge sets Goodput. A failed request did not meet its objectives. One that was cut short says nothing, unless it had broken
+// one of them by then.
+func (e *Exchange) judge(s slo) {
+	if s.empty() || (e.cutShort() && !e.hadBroken(s)) {
+		return
+	}
+	good := e.Outcome == OutcomeOK && e.meets(s)
+	e.Goodput = &good
+}
+
+// hadBroken says whether a limit had been broken by the time at which the request was cut short, whatever would have come. Silence counts as
 // far as it had gone. TPOT is a mean, that the rest of the answer could have mended: it breaks at the end alone.
 func (e *Exchange) hadBroken(s slo) bool {
 	over := func(limit *time.Duration, reached time.Duration) bool { return limit != nil && reached > *limit }
@@ -362,8 +357,8 @@ func (e *Exchange) sampleOutcome(m *instruments, s *sampler) {
 	}
 	s.addTagged(m.requests, tags, e.End, 1)
 
-	if e.Outcome != OutcomeCancelled {
-		// A user who leaves is neither a success nor a failure of the service.
+	if !e.cutShort() {
+		// A user who leaves, or a run that ends, is neither a success nor a failure of the service.
 		s.add(m.success, e.End, indicator(e.Outcome == OutcomeOK))
 	}
 	s.add(m.http5xx, e.End, indicator(e.Status >= 500))

@@ -380,8 +380,9 @@ func TestTimingsAgreeWithTheSamples(t *testing.T) {
 	}
 }
 
-// TestALimitThatWasBrokenBeforeTheUserLeft counts against the service.
-func TestALimitThatWasBrokenBeforeTheUserLeft(t *testing.T) {
+// TestALimitThatWasBrokenBeforeTheEnd counts against the service, and one that was kept until the user left or the run was over
+// says nothing.
+func TestALimitThatWasBrokenBeforeTheEnd(t *testing.T) {
 	t.Parallel()
 	sent := time.Now()
 	at := func(after ...time.Duration) []time.Duration { return after }
@@ -407,9 +408,19 @@ func TestALimitThatWasBrokenBeforeTheUserLeft(t *testing.T) {
 	} {
 		limit := 50 * ms
 		s := map[string]slo{"ttft": {ttft: &limit}, "e2e": {e2e: &limit}, "itl": {itl: &limit}, "tpot": {tpot: &limit}}[tt.limit]
-		ex := &Exchange{Outcome: OutcomeCancelled, End: sent.Add(tt.left), Timeline: timelineOf(t, sent, tt.chunks)}
-		ex.judge(s)
-		require.Equal(t, tt.want, pointee(ex.Goodput), name)
+		for why, ended := range map[string]Exchange{
+			"the user left":     {Outcome: OutcomeCancelled},
+			"the run was over":  {Outcome: OutcomeFailed, ErrorType: errorInterrupted},
+			"the server failed": {Outcome: OutcomeFailed, ErrorType: errorTimeout},
+		} {
+			ex, want := ended, tt.want
+			ex.End, ex.Timeline = sent.Add(tt.left), timelineOf(t, sent, tt.chunks)
+			if ex.Outcome == OutcomeFailed && ex.ErrorType != errorInterrupted {
+				want = false // it never met its objectives
+			}
+			ex.judge(s)
+			require.Equal(t, want, pointee(ex.Goodput), "%s: %s", name, why)
+		}
 	}
 }
 
@@ -559,12 +570,13 @@ func TestAnInterruptedStreamIsRecorded(t *testing.T) {
 		<-under
 		v.rt.CancelContext() // what k6 does once gracefulStop is over
 	}()
-	_, err := v.run(newClient(s, "") + `result = ` + ask)
+	_, err := v.run(newClient(s, "slo: {ttft: '1h', e2e: '1h'}") + `result = ` + ask)
 	require.NoError(t, err)
 	seen := v.seen()
 	kind, _ := seen["llm_errors"][0].Tags.Get("error_type")
 	require.Equal(t, "interrupted", kind)
-	require.Equal(t, []float64{0}, values(seen["llm_success"]))
+	require.NotContains(t, seen, "llm_success", "whether it would have succeeded, nobody knows")
+	require.NotContains(t, seen, "llm_goodput", "it had kept its limits up to then")
 	require.Equal(t, []float64{1}, values(seen["http_reqs"]), "k6's own metrics of it are kept too")
 	require.Equal(t, []float64{1, 0}, values(seen["llm_in_flight"]))
 }

@@ -211,7 +211,8 @@ func (r *recording) String() string {
 // jsTrace is a Trace object in one VU.
 type jsTrace struct {
 	*recording
-	module *moduleInstance
+	module   *moduleInstance
+	allotted map[string]*allotment // by scenario, once it was asked for
 }
 
 func (m *moduleInstance) traceObject(r *recording) *sobek.Object {

@@ -687,7 +687,16 @@ func TestInfosNamesWhatWasOpened(t *testing.T) {
 	require.EqualValues(t, 99, found.Seed)
 	require.Len(t, found.Digest, 64)
 	require.Equal(t, "rate", found.Labels[0].Kind)
-	require.InDelta(t, 3, found.Rate, 0.45, "7 gaps are taken for the rate, 8 rows come in them")
+	require.InDelta(t, 3, found.Rate, 1e-6, "7 gaps are taken for the rate: the eighth row is not yet in a gap of its own")
+
+	id = js(t, rt, `trace.open("conversation.jsonl", {seed: 98, rate: 8, loop: true}).id`).String()
+	looped := 0.0
+	for _, info := range Infos() {
+		if info.ID == id {
+			looped = info.Rate
+		}
+	}
+	require.InDelta(t, 8, looped, 1e-6, "a loop offers what was asked for, however few its rows")
 
 	id = js(t, rt, `trace.generate({rate: 12.5, duration: "40s", mix: "short=1@10/10", seed: 5}).id`).String()
 	for _, info := range Infos() {

@@ -50,7 +50,8 @@ type Info struct {
 	Digest string `json:"digest,omitempty"`
 	Rows   int    `json:"rows"`
 	Seed   uint64 `json:"seed"`
-	// Rate is the mean rate of the whole trace, in requests per second; 0 for a trace of one instant.
+	// Rate is the mean rate of the whole trace, in requests per second (format.Trace.OfferedRate): that of a recording is
+	// that of its gaps, which a loop goes on with. 0 for a trace of one instant.
 	Rate   float64        `json:"rate,omitempty"`
 	Labels []format.Label `json:"labels,omitempty"` // what was done to it
 
@@ -372,11 +373,11 @@ func newRecording(t *format.Trace, f files, read readOptions, ask requestOptions
 		// One mean gap after the last row, so that the mean rate holds across the seam.
 		s.period = max(s.span(), t.Span()+time.Duration(math.Round(float64(time.Second)/rate)))
 	}
-	if s.period > 0 {
-		o.Loop = &workload.Loop{Period: s.period, SamePrefixes: read.SamePrefixes}
-	} else if read.Endless {
+	if s.period <= 0 && read.Endless {
 		return nil, errors.New("loop: a trace of one row, or of one instant, has no length to repeat")
 	}
+	// Scenarios with arrivals of their own go on behind the last row of any trace.
+	o.Loop = &workload.Loop{Period: max(s.period, s.span()), SamePrefixes: read.SamePrefixes}
 	plan, err := workload.NewPlan(t, o)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it names the trace and the row
@@ -402,15 +403,14 @@ func (r *recording) publish(stem, options string, f files) {
 		}
 	}
 	r.ideal = r.idealPrefixHitRatio
+	r.shares = t.HasHashIDs() && !r.planOptions.IgnoreHashIDs
 	publish(r.id, r.schedule)
 }
 
 func (r *recording) meanRate() float64 {
-	if r.lasts <= 0 {
-		return 0
-	}
+	rate, _ := r.trace.OfferedRate()
 
-	return float64(len(r.trace.Rows)) / r.lasts.Seconds()
+	return rate
 }
 
 func (r *recording) isCalibrated() bool {

@@ -79,9 +79,11 @@ func replayed(id string, scenarios lib.ScenarioConfigs) []format.Label {
 
 // IdealPrefixHitRatio is the share of the prompt tokens that an endless prefix cache, empty at first, would serve of what the
 // scenarios replay, served in the order of due times. Where scenarios carry the tag `phase: steady`, it is the share of
-// their tokens; the other rows fill the cache. Of a trace that no scenario replays, it is that of its rows in order.
+// their tokens; the other rows fill the cache. Of a trace that no scenario replays, it is that of its rows in order; where there
+// are several scenarios of k6's own executors, that of the rows that these take, one scenario after the other.
 //
-// It is nil where it is not known: if not exactly one trace is open, or the prompts are not this module's.
+// It is nil where it is not known: if not exactly one trace is open, or the prompts are not this module's; and if several
+// scenarios of k6's own executors, of which nobody knows which row comes when, take rows that share prefixes.
 func IdealPrefixHitRatio(scenarios lib.ScenarioConfigs) *float64 {
 	infos := Infos()
 	if len(infos) != 1 {
@@ -125,6 +127,11 @@ func idealPrefixHitRatio(id string, scenarios lib.ScenarioConfigs) *float64 {
 	order := make([]replay, len(rows), max(len(rows), len(s.rows)))
 	for i, r := range rows {
 		order[i] = replay{r.row, r.counts || !measured}
+	}
+	if stock := allot(id, len(s.rows), scenarios); len(order) == 0 && len(stock) > 1 {
+		if order, ok = stockOrder(stock); !ok && s.shares {
+			return nil
+		}
 	}
 	if len(order) == 0 {
 		for i := range s.rows {

@@ -152,6 +152,25 @@ func TestIdealPrefixHitRatioIsOfWhatIsReplayed(t *testing.T) {
 		},
 		{"nothing shared", `trace.open("conversation.jsonl", {seed, ignoreHashIds: true})`, `({s: w.scenario()})`, 0, 3140},
 		{"a stock executor", file, `({s: {executor: "constant-arrival-rate", rate: 5, duration: "1s", preAllocatedVUs: 1}})`, 3 * 512, 3140},
+		{ // 4 and 3 rows, and one more that the first might have begun at its end: rows 0, 2, 4 and then 6 share a block
+			"stock executors one after the other", file,
+			`({a: {executor: "constant-arrival-rate", rate: 4, duration: "1s", preAllocatedVUs: 1}, ` +
+				`b: {executor: "constant-arrival-rate", rate: 3, duration: "1s", startTime: "1s", preAllocatedVUs: 1, tags: {phase: "steady"}}})`,
+			512, 40 + 900 + 50,
+		},
+		{
+			"stock executors at once", file,
+			`({a: {executor: "constant-arrival-rate", rate: 4, duration: "1s", preAllocatedVUs: 1}, ` +
+				`b: {executor: "constant-arrival-rate", rate: 3, duration: "1s", startTime: "0.5s", preAllocatedVUs: 1}})`,
+			-1, 1,
+		},
+		{
+			"closed loops", file, `({a: {executor: "constant-vus", vus: 1, duration: "1s"}, b: {executor: "constant-vus", vus: 1, duration: "1s", startTime: "1s"}})`, -1, 1,
+		},
+		{
+			"closed loops over what shares nothing", `trace.open("conversation.jsonl", {seed, ignoreHashIds: true})`,
+			`({a: {executor: "constant-vus", vus: 1, duration: "1s"}, b: {executor: "constant-vus", vus: 1, duration: "1s", startTime: "1s"}})`, 0, 1,
+		},
 		{"prompts of a file", `trace.open("conversation.jsonl", {seed, ignoreHashIds: true, prompts: "prompts.txt"})`, `({s: w.scenario()})`, -1, 1},
 		{"prompts of the trace", `trace.open("literal.jsonl", {seed})`, `({s: w.scenario()})`, -1, 1},
 	} {

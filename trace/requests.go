@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/grafana/sobek"
+	"go.k6.io/k6/lib"
 
 	"github.com/safeqps/xk6-safeqps/llm"
 	"github.com/safeqps/xk6-safeqps/llm/describe"
@@ -15,8 +16,8 @@ import (
 )
 
 // next is the request of the row that this iteration is. Under the executor trace-arrival-rate that is the row that is
-// due, with its due time. Under another executor it is the row of the scenario's iteration number, and there is no due
-// time.
+// due, with its due time. Under another executor it is the row of the scenario's iteration number, counted from where the
+// scenario's own rows begin (allot), and there is no due time.
 func (t *jsTrace) next(opts sobek.Value) (sobek.Value, error) {
 	state := t.module.vu.State()
 	if state == nil {
@@ -33,12 +34,32 @@ func (t *jsTrace) next(opts sobek.Value) (sobek.Value, error) {
 	if state.GetScenarioGlobalVUIter == nil {
 		return nil, errors.New("next() is for iterations: in setup() and teardown(), Trace.at(row) gives the request of a row")
 	}
-	row := int(state.GetScenarioGlobalVUIter()) // #nosec G115 -- an iteration number
+	row := t.stockRow(int(state.GetScenarioGlobalVUIter())) // #nosec G115 -- an iteration number
 	if row >= len(t.rows) && !t.endless {
-		t.say(fmt.Sprintf("trace %s: the scenario has more iterations than the trace's %d rows: it is repeated", t.id, len(t.rows)))
+		t.say(fmt.Sprintf("trace %s: the scenarios have more iterations than the trace's %d rows: it is repeated", t.id, len(t.rows)))
 	}
 
 	return t.request("Trace.next", row, time.Time{}, opts)
+}
+
+// stockRow is the row of an iteration of this VU's scenario, which is one of k6's own executors.
+func (t *jsTrace) stockRow(iteration int) int {
+	scenario := lib.GetScenarioState(t.module.vu.Context())
+	if scenario == nil {
+		return iteration
+	}
+	if t.allotted == nil {
+		t.allotted = allot(t.id, len(t.rows), t.module.vu.State().Options.Scenarios)
+	}
+	a, ok := t.allotted[scenario.Name]
+	if !ok {
+		return iteration
+	}
+	if len(t.allotted) > 1 || a.first > 0 {
+		t.say(fmt.Sprintf("trace %s: the scenario %s takes rows of its own, from %d on", t.id, a.scenario, a.first))
+	}
+
+	return a.row(iteration)
 }
 
 // at is the request of any row, without a due time.

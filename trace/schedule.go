@@ -19,6 +19,8 @@ type schedule struct {
 
 	// ideal is the share of prompt tokens that a prefix cache would serve of rows in this order; nil where that is not known.
 	ideal func([]replay) *float64
+	// shares: prompts of different rows may begin alike, since the trace says so.
+	shares bool
 
 	recorded bool         // it comes from a file
 	asked    atomic.Bool  // an iteration took a request from it

@@ -180,7 +180,7 @@ func TestGracefulStopRecordsWhatWasInFlight(t *testing.T) {
 	require.Equal(t, 0, r.exit, r.stderr)
 	samples := readSamples(t, out)
 	require.Equal(t, 3.0, sum(samples["llm_requests"]))
-	require.Equal(t, 0.0, sum(samples["llm_success"]))
+	require.Empty(t, samples["llm_success"], "whether they would have succeeded, nobody knows")
 	require.Len(t, samples["llm_errors"], 3)
 	for _, s := range samples["llm_errors"] {
 		require.Equal(t, "interrupted", s.Data.Tags["error_type"])

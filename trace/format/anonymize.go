@@ -127,6 +127,9 @@ func Anonymize(name string, r io.Reader, o AnonymizeOptions) (*Trace, AnonymizeR
 	if err != nil {
 		return nil, AnonymizeReport{}, err
 	}
+	if err := a.mapped.check(false); err != nil { // a log's keys may say anything
+		return nil, AnonymizeReport{}, fmt.Errorf("%s: %w", name, err)
+	}
 	a.finish(t)
 	return t, a.report, nil
 }
@@ -173,6 +176,7 @@ type anonymizer struct {
 	mac    hash.Hash
 	block  int
 	report AnonymizeReport
+	mapped *fieldMap
 	// timestampPath is where every line has its timestamp.
 	timestampPath string
 }
@@ -198,7 +202,7 @@ func newAnonymizer(o AnonymizeOptions) (*anonymizer, error) {
 	} else if len(key) < 16 {
 		return nil, fmt.Errorf("the key has %d bytes: expected at least 16", len(key))
 	}
-	a := &anonymizer{o: o, mac: hmac.New(sha256.New, key), block: o.BlockSize}
+	a := &anonymizer{o: o, mac: hmac.New(sha256.New, key), block: o.BlockSize, mapped: newFieldMap(o.Fields)}
 	if a.block == 0 {
 		a.block = 512
 	}
@@ -267,6 +271,7 @@ func (a *anonymizer) add(b *builder, line []byte) error {
 	if !body.Exists() {
 		body = root
 	}
+	a.mapped.look(root, body)
 	tokens, parts, err := a.prompt(body)
 	if err != nil {
 		return err

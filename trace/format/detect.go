@@ -19,7 +19,8 @@ type plan struct {
 	block        int
 	blockReason  string
 	parser       lineParser
-	headerLines  int // lines to skip: up to and with the CSV header
+	headerLines  int       // lines to skip: up to and with the CSV header
+	mapped       *fieldMap // of JSON; nil where the user gave none
 	ignored      map[string]int
 }
 
@@ -194,8 +195,11 @@ func (p *plan) detectJSONL(sample []string, o Options) error {
 			p.format, p.formatReason = JSONL, "JSON objects with no known format's keys"
 		}
 	}
+	if len(o.Fields) > 0 {
+		p.mapped = newFieldMap(o.Fields)
+	}
 	if p.format != JSONL {
-		parser := &keyedJSON{format: p.format, ignored: p.ignored, mapped: len(o.Fields) > 0}
+		parser := &keyedJSON{format: p.format, ignored: p.ignored, mapped: p.mapped}
 		for field, path := range o.Fields {
 			parser.paths[fieldIndex(field)] = path
 		}
@@ -205,7 +209,7 @@ func (p *plan) detectJSONL(sample []string, o Options) error {
 	if !readable {
 		return p.noLine(sample, 0, o, func(line string) *LineError { return &LineError{Reason: checkJSON([]byte(line)).Error()} })
 	}
-	parser := &pathJSON{}
+	parser := &pathJSON{mapped: p.mapped}
 	for field, path := range o.Fields {
 		parser.paths[fieldIndex(field)] = path
 	}
@@ -219,10 +223,13 @@ func (p *plan) detectJSONL(sample []string, o Options) error {
 	return p.needGenericFields(order)
 }
 
+// ErrUnclearField is the beginning of an error about a file of no known form, of which the fields have to be mapped.
+var ErrUnclearField = errors.New("cannot tell which field holds")
+
 func (p *plan) needGenericFields(have []string) error {
 	for _, field := range []int{fTimestamp, fInput, fOutput} {
 		if p.parser.column(field) == "" {
-			return fmt.Errorf("cannot tell which field holds the %s: state the format or map the field; the file has %s",
+			return fmt.Errorf("%w the %s: state the format or map the field; the file has %s", ErrUnclearField,
 				fieldNames[field], strings.Join(have, ", "))
 		}
 	}

@@ -117,7 +117,7 @@ func jsonCell(v gjson.Result) cell {
 type keyedJSON struct {
 	format  Name
 	paths   [numFields]string // from the user's field map; these override the keys
-	mapped  bool
+	mapped  *fieldMap         // nil where the user gave none
 	ignored map[string]int
 }
 
@@ -134,7 +134,8 @@ func (p *keyedJSON) parse(line []byte, f *fields) error {
 		}
 		return true
 	})
-	if p.mapped {
+	if p.mapped != nil {
+		p.mapped.look(root)
 		for i, path := range p.paths {
 			if path != "" {
 				f[i] = jsonCell(root.Get(path))
@@ -201,13 +202,17 @@ func (p *keyedJSON) column(field int) string {
 }
 
 // pathJSON reads objects through a field map. Keys that are not mapped are none of its business.
-type pathJSON struct{ paths [numFields]string }
+type pathJSON struct {
+	paths  [numFields]string
+	mapped *fieldMap
+}
 
 func (p *pathJSON) parse(line []byte, f *fields) error {
 	if err := checkJSON(line); err != nil {
 		return err
 	}
 	root := gjson.ParseBytes(line)
+	p.mapped.look(root)
 	for i, path := range p.paths {
 		if path != "" {
 			f[i] = jsonCell(root.Get(path))

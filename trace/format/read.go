@@ -44,7 +44,14 @@ func Read(name string, r io.Reader, o Options) (*Trace, error) {
 		}
 	}
 	b.notes.Gzip, b.notes.BOM, b.notes.CRLF, b.notes.NoFinalNewline = src.gzip, src.bom, src.crlf, src.noFinalNewline
-	return b.finish(src.sum())
+	t, err := b.finish(src.sum())
+	if err != nil {
+		return nil, err
+	}
+	if err := p.mapped.check(true); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return t, nil
 }
 
 func isBlank(line []byte) bool {

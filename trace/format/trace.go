@@ -184,7 +184,7 @@ type Options struct {
 	// Fields maps this package's names to the file's, for the generic forms and to override a column of
 	// the others: timestamp, input_length, output_length, hash_ids, class, session_id, turn, delay, elapsed,
 	// text_input, messages, payload. The file's name is a CSV header or a dotted path into a JSON object
-	// (gjson's syntax).
+	// (gjson's syntax: a dot within a name is written as \.). A name that nothing in the file has is an error.
 	Fields map[string]string
 	// ZeroOutput is the rule for rows without output tokens; "" means DropZeroOutput.
 	ZeroOutput ZeroOutput

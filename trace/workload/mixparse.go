@@ -156,6 +156,9 @@ func observedPairs(path, from string, pairs any, load func(path string) (*format
 			return nil, fmt.Errorf("%s.from: no files can be read here, got %q", path, from)
 		}
 		t, err := load(from)
+		if errors.Is(err, format.ErrUnclearField) { // a mix has no place for either
+			err = fmt.Errorf("%w; make it a trace with `k6 x llm trace convert` first, which takes both", err)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s.from: %w", path, err)
 		}

@@ -1,0 +1,62 @@
+package e2e
+
+import (
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A warmup and a steady phase under k6's own executors, in two instances at once: no request is sent twice, so that the prefix
+// cache has none of it, and the verdict knows.
+func TestStockScenariosSendNoPromptTwice(t *testing.T) {
+	t.Parallel()
+	sim := startEngine(t, nil)
+	const source = `
+		import llm from 'k6/x/llm';
+		import trace from 'k6/x/llm/trace';
+		const workload = trace.generate({ rate: 20, duration: '4s', mix: 'short=1@200/4', seed: 12 });
+		const scenario = (phase, rate, startTime, duration) => ({
+			executor: 'constant-arrival-rate', rate, startTime, duration, preAllocatedVUs: 20, tags: { phase },
+		});
+		export const options = { scenarios: {
+			steady: scenario('steady', 20, '1s', '2s'), warmup: scenario('warmup', 20, '0s', '1s'),
+			closed: { executor: 'constant-vus', vus: 1, duration: '1s', startTime: '500ms', tags: { phase: 'warmup' } },
+		} };
+		const client = new llm.Client({ baseURL: __ENV.URL, model: 'sim' });
+		export default function () { client.chat(workload.next()); }`
+	segments := []string{"0:1/2", "1/2:1"}
+	ends, dirs := make([]ran, len(segments)), make([]string, len(segments))
+	var running sync.WaitGroup
+	for i, segment := range segments {
+		dirs[i] = filepath.Join(t.TempDir(), "results")
+		running.Go(func() {
+			ends[i] = script(t, source, "--out", "llm="+dirs[i], "-e", "URL="+sim.url,
+				"--execution-segment", segment, "--execution-segment-sequence", "0,1/2,1")
+		})
+	}
+	running.Wait()
+	rows := map[int64]string{}
+	for i, dir := range dirs {
+		require.Equal(t, 0, ends[i].exit, ends[i].stderr)
+		for _, r := range firstAttempts(t, dir) {
+			require.Empty(t, rows[r.Row], "row %d of %s", r.Row, r.Scenario)
+			rows[r.Row] = r.Scenario
+			require.Zero(t, r.Cached.Value, "row %d of %s", r.Row, r.Scenario)
+		}
+	}
+	seen := map[string]bool{}
+	for row, scenario := range rows {
+		seen[scenario] = true
+		switch { // 20 and 40 arrivals, and one at the end of each
+		case row < 21:
+			require.Equal(t, "warmup", scenario, row)
+		case row < 21+41:
+			require.Equal(t, "steady", scenario, row)
+		default:
+			require.Equal(t, "closed", scenario, row)
+		}
+	}
+	require.Len(t, seen, 3)
+}
