@@ -42,6 +42,9 @@ func newReport(env environment) *cobra.Command {
 			if in.Capacity, err = report.Capacities(args); err != nil {
 				return wrongUse(err)
 			}
+			if err := report.NameSearches(&in); err != nil {
+				return wrongUse(err)
+			}
 			if asJSON {
 				content, err := report.JSON(in)
 				if err != nil {

@@ -62,6 +62,10 @@ type Run struct {
 	// Dir is the directory as it was given, Name the part of it that tells it from the others.
 	Dir  string `json:"dir"`
 	Name string `json:"name"`
+	// Workload and Process are the workload and the arrival process of the capacity search that the run is a probe of, as it
+	// was asked for them; "" where it was not, or where the run is of no search. NameSearches fills them.
+	Workload string `json:"workload,omitempty"`
+	Process  string `json:"process,omitempty"`
 	// Info is run.json.
 	Info results.Info `json:"run"`
 	// Verdict is verdict.json; nil where the run was never judged and carries no contract to judge it by.
