@@ -186,7 +186,7 @@ func foreign(dir string) (string, error) {
 		return "", err //nolint:wrapcheck // names the directory
 	}
 	written := []string{
-		results.RunFile, results.VerdictFile, results.HTMLFile, results.MarkdownFile, report.ReportFile, capacity.ResultFile, capacity.EnvelopeFile,
+		results.RunFile, results.VerdictFile, results.HTMLFile, results.MarkdownFile, results.RatesFile, report.ReportFile, capacity.ResultFile, capacity.EnvelopeFile,
 	}
 	for _, entry := range entries {
 		name := entry.Name()
@@ -406,7 +406,7 @@ func (f *capacityFlags) finish(env environment, found []*searching, several bool
 		return wrongUse(err)
 	}
 	in.Capacity = report.FromEnvelope(envelope)
-	page, _, err := writeReport(f.out, in)
+	w, err := writeReport(f.out, in)
 	if err != nil {
 		return err
 	}
@@ -419,7 +419,7 @@ func (f *capacityFlags) finish(env environment, found []*searching, several bool
 		if err = printAnswer(env, found); err == nil {
 			err = printSearches(env.stdout, found)
 		}
-		fmt.Fprintf(env.stdout, "\nreport: %s\n", page)
+		fmt.Fprintf(env.stdout, "\nreport: %s\n", w.page())
 	}
 	if err != nil {
 		return err

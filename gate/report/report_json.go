@@ -15,7 +15,7 @@ import (
 const ReportSchema = "safeqps-report/1"
 
 // ReportFile is the name of report.json in a results directory.
-const ReportFile = "report.json"
+const ReportFile = results.ReportFile
 
 // Input is what a report shows: one run, or the runs of a capacity search. Collect fills it from results directories;
 // the one who searched adds Capacity.
