@@ -90,9 +90,11 @@ func (p *prober) run(ctx context.Context, req capacity.ProbeRequest) (capacity.P
 	if run.Info.Aborted != nil && run.Info.Aborted.Rule != results.RuleInterrupted {
 		result.StoppedEarly = run.Info.Aborted.Saw
 	}
-	if result.MeanInFlight, err = run.MeanInFlight(string(contract.PhaseSteady)); err != nil {
+	inFlight, exact, err := run.MeanInFlight(string(contract.PhaseSteady))
+	if err != nil {
 		return capacity.ProbeResult{}, err
 	}
+	result.MeanInFlight, result.InFlightSampled = inFlight, inFlight != nil && !exact
 	if result.Recovered, err = p.waitForIdle(ctx); err != nil {
 		return capacity.ProbeResult{}, err
 	}

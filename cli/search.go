@@ -186,7 +186,7 @@ func foreign(dir string) (string, error) {
 		return "", err //nolint:wrapcheck // names the directory
 	}
 	written := []string{
-		results.RunFile, results.VerdictFile, results.HTMLFile, results.MarkdownFile, report.ReportFile, capacity.ResultFile, capacity.EnvelopeFile,
+		results.RunFile, results.VerdictFile, results.HTMLFile, results.MarkdownFile, results.RatesFile, report.ReportFile, capacity.ResultFile, capacity.EnvelopeFile,
 	}
 	for _, entry := range entries {
 		name := entry.Name()
@@ -337,7 +337,7 @@ type answer struct {
 }
 
 // envelopeOf joins the answers, and says what they hold for: the contract's decision, and what the probes ran with.
-func envelopeOf(in *report.Input, found []*searching) (*capacity.Envelope, error) {
+func envelopeOf(in *report.Input, found []*searching, several bool) (*capacity.Envelope, error) {
 	configuration, agreed := map[string]string{}, found[0].prober.contract
 	if len(agreed.Decision) > 0 {
 		var decision map[string]json.RawMessage
@@ -367,6 +367,9 @@ func envelopeOf(in *report.Input, found []*searching) (*capacity.Envelope, error
 		if k, err := strconv.ParseFloat(one.env["LLM_BURSTINESS"], 64); err == nil && !one.ownArrivals() {
 			entry.Burstiness = &k
 		}
+		if several {
+			entry.Dir = one.name()
+		}
 		envelope.Entries = append(envelope.Entries, entry)
 	}
 
@@ -388,7 +391,7 @@ func (f *capacityFlags) finish(env environment, found []*searching, several bool
 	if err != nil {
 		return wrongUse(err)
 	}
-	envelope, err := envelopeOf(&in, found)
+	envelope, err := envelopeOf(&in, found, several)
 	if err != nil {
 		return err
 	}
@@ -399,8 +402,11 @@ func (f *capacityFlags) finish(env environment, found []*searching, several bool
 	if err := results.WriteFile(filepath.Join(f.out, capacity.EnvelopeFile), content); err != nil {
 		return err //nolint:wrapcheck // names the file
 	}
+	if err := report.NameSearches(&in); err != nil {
+		return wrongUse(err)
+	}
 	in.Capacity = report.FromEnvelope(envelope)
-	page, _, err := writeReport(f.out, in)
+	w, err := writeReport(f.out, in)
 	if err != nil {
 		return err
 	}
@@ -413,7 +419,7 @@ func (f *capacityFlags) finish(env environment, found []*searching, several bool
 		if err = printAnswer(env, found); err == nil {
 			err = printSearches(env.stdout, found)
 		}
-		fmt.Fprintf(env.stdout, "\nreport: %s\n", page)
+		fmt.Fprintf(env.stdout, "\nreport: %s\n", w.page())
 	}
 	if err != nil {
 		return err

@@ -33,7 +33,9 @@ type EnvelopeEntry struct {
 	Arrivals string `json:"arrivals"`
 	// Burstiness is the Gamma shape of the gaps; absent for a trace, and for constant gaps, whose shape is infinite.
 	Burstiness *float64 `json:"burstiness,omitempty"`
-	Result     Result   `json:"result"`
+	// Dir is the directory of the search, within that of the envelope; "" where it is the same.
+	Dir    string `json:"dir,omitempty"`
+	Result Result `json:"result"`
 }
 
 // TraceArrivals are the Arrivals of a recorded trace.

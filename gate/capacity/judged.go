@@ -9,7 +9,7 @@ import (
 )
 
 // FromVerdict takes what a search needs from the verdict on a probe. The caller adds what a verdict does not know:
-// Seconds, StoppedEarly, Recovered, MeanInFlight.
+// Seconds, StoppedEarly, Recovered, MeanInFlight, InFlightSampled.
 func FromVerdict(v *verdict.Result) ProbeResult {
 	r := ProbeResult{Verdict: v.Verdict, Warnings: v.Warnings, Labels: v.Labels, WarmCache: v.Prefix != nil && v.Prefix.Warm}
 	r.LimitingCriterion, r.Pressure = limiting(v)

@@ -69,8 +69,10 @@ type ProbeResult struct {
 	CompletedRate         *float64 `json:"completed_rate,omitempty"`
 	OutputTokensPerSecond *float64 `json:"output_tokens_per_second,omitempty"`
 	PromptTokensPerSecond *float64 `json:"prompt_tokens_per_second,omitempty"`
-	// MeanInFlight requests over the steady phase.
-	MeanInFlight *float64 `json:"mean_in_flight,omitempty"`
+	// MeanInFlight requests over the steady phase: the time that requests spent in it over its length. InFlightSampled says
+	// that it is the mean of one reading a second instead, since the ends of some requests are not known.
+	MeanInFlight    *float64 `json:"mean_in_flight,omitempty"`
+	InFlightSampled bool     `json:"in_flight_sampled,omitempty"`
 	// Latencies in milliseconds by metric (ttft, tpot, itl, e2e).
 	Latencies map[string]verdict.Quantiles `json:"latencies,omitempty"`
 

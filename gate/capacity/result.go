@@ -300,6 +300,7 @@ func (r *Result) notes(o Options, low, high *level) {
 	r.noteUneven()
 	r.noteWarm()
 	r.noteForced()
+	r.noteSampled()
 	for _, v := range r.Violations {
 		r.note("%s failed (probe %d), although %s passed (probe %d): the lower rate decides",
 			rate(v.FailedRate), v.FailedProbe, rate(v.PassedRate), v.PassedProbe)
@@ -368,6 +369,14 @@ func (r *Result) noteForced() {
 		r.Confirmed = false
 		r.note("the answer is not confirmed, since answers were forced to their length (ignore_eos): the rate compares " +
 			"configurations that were searched alike, and claims no capacity")
+	}
+}
+
+// noteSampled says what the number in flight is worth where it was not measured from the requests.
+func (r *Result) noteSampled() {
+	if answer, ok := r.Answer(); ok && answer.InFlightSampled {
+		r.note("the ends of some requests of probe %d are not known: the number in flight is the mean of one reading a second, "+
+			"which can be off", answer.N)
 	}
 }
 

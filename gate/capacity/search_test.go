@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -673,6 +674,24 @@ func TestAnAnswerFromAWarmCacheIsNotConfirmed(t *testing.T) {
 	joined := strings.Join(r.Notes, "\n")
 	require.Contains(t, joined, "warns: warm cache: 97.5% of it")
 	require.Contains(t, joined, "has to take its seed from LLM_SEED")
+}
+
+// What a plan takes from the answer says what it rests on.
+func TestReadingsOfTheNumberInFlightAreTold(t *testing.T) {
+	sampled := func(yes bool) Result {
+		return search(t, wide(), func(ctx context.Context, q ProbeRequest) (ProbeResult, error) {
+			found, err := ideal{limit: 20, capacity: 22, slope: 10}.probe(ctx, q)
+			found.MeanInFlight, found.InFlightSampled = ptr(q.Rate), yes
+			return found, err
+		})
+	}
+	exact := sampled(false)
+	require.InDelta(t, *exact.AskedQPS, *exact.MeanInFlight, 0)
+	require.NotContains(t, strings.Join(exact.Notes, "\n"), "in flight")
+	r := sampled(true)
+	require.InDelta(t, *r.AskedQPS, *r.MeanInFlight, 0)
+	require.Contains(t, r.Notes, fmt.Sprintf("the ends of some requests of probe %d are not known: the number in flight is the mean of one "+
+		"reading a second, which can be off", r.AnswerProbe))
 }
 
 func TestProofOfTheClient(t *testing.T) {

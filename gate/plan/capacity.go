@@ -25,7 +25,7 @@ type Capacity struct {
 	// OutputTokensPerSecond and PromptTokensPerSecond at SafeQPS; absent where not measured.
 	OutputTokensPerSecond *float64 `json:"output_tokens_per_second,omitempty"`
 	PromptTokensPerSecond *float64 `json:"prompt_tokens_per_second,omitempty"`
-	// MeanInFlight requests at SafeQPS and their mean E2E in seconds. Both, measured apart, make Little's law a check.
+	// MeanInFlight requests at SafeQPS and their mean E2E in seconds. Both make Little's law a check.
 	MeanInFlight   *float64 `json:"mean_in_flight,omitempty"`
 	MeanE2ESeconds *float64 `json:"mean_e2e_seconds,omitempty"`
 	// Doubts are the notes of the search: a plan is as good as what it rests on.

@@ -46,8 +46,8 @@ type Plan struct {
 	ByLittle  *int `json:"replicas_by_little,omitempty"`
 	// InFlight requests at the planned rate by Little's law, L = λ·W; absent without a mean E2E.
 	InFlight *float64 `json:"in_flight,omitempty"`
-	// Disagreement between MeanInFlight and SafeQPS × mean E2E, as a share of the latter. By Little's law it is 0; far from
-	// it, one of the three was measured over something else.
+	// Disagreement between MeanInFlight and SafeQPS × mean E2E, as a share of the latter. By Little's law it is 0
+	// where the three are of the same requests: one in flight counts however it ended, and E2E is of whole answers.
 	Disagreement *float64 `json:"disagreement,omitempty"`
 	// Replicas is the greater of the two, and the spares.
 	Replicas int `json:"replicas"`
@@ -264,8 +264,9 @@ func (p *Plan) notes() {
 	case p.ByLittle == nil:
 		note("no check by Little's law: the mean E2E or the mean number in flight at the Safe QPS was not measured")
 	case math.Abs(*p.Disagreement) > agreement:
-		note("Little's law is off by %.0f %%: in flight at the Safe QPS was %.4g, rate times mean E2E is %.4g; one of the "+
-			"three was measured over other requests", 100**p.Disagreement, *p.Capacity.MeanInFlight,
+		note("Little's law is off by %.0f %%: in flight at the Safe QPS was %.4g, rate times mean E2E is %.4g; they differ where "+
+			"requests failed, were cut short or were tried again, where the phase is not many times as long as an answer, and where other "+
+			"arrivals came than the rate says", 100**p.Disagreement, *p.Capacity.MeanInFlight,
 			p.Capacity.SafeQPS**p.Capacity.MeanE2ESeconds)
 	}
 	if p.Demand.Spares == 0 {

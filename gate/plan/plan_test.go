@@ -71,7 +71,9 @@ func TestTheGreaterOfBothCounts(t *testing.T) {
 	require.Equal(t, 20, *p.ByLittle)
 	require.Equal(t, 21, p.Replicas)
 	require.InDelta(t, -0.5, *p.Disagreement, 1e-12)
-	require.Contains(t, p.Notes[0], "Little's law is off by -50 %")
+	require.Equal(t, "Little's law is off by -50 %: in flight at the Safe QPS was 20, rate times mean E2E is 40; they differ where requests failed, "+
+		"were cut short or were tried again, where the phase is not many times as long as an answer, and where other arrivals came than the "+
+		"rate says", p.Notes[0])
 }
 
 func TestWhatIsUnknownIsAbsentAndTold(t *testing.T) {
@@ -294,7 +296,7 @@ func TestAPlanRepeatsTheDoubts(t *testing.T) {
 	require.Equal(t, []string{"the search says: the tolerance is not met"}, p.Notes)
 	require.NotContains(t, p.Text(), "differ by")
 	c.MeanInFlight = ptr(60.0)
-	require.Contains(t, made(t, c, Demand{PeakRate: 100, Spares: 1}).Text(), "the two counts differ by 50 %")
+	require.Contains(t, made(t, c, Demand{PeakRate: 100, Spares: 1}).Text(), "of which 1 spare; the two counts differ by 50 %: see the notes\n")
 
 	r := &capacity.Result{SafeQPS: ptr(3.0), Notes: []string{"a", "b"}}
 	got, err := FromResult(r)

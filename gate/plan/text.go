@@ -41,7 +41,7 @@ func (p *Plan) Text() string {
 	doubtful := ""
 	const large = 0.2
 	if p.Disagreement != nil && math.Abs(*p.Disagreement) > large {
-		doubtful = fmt.Sprintf("; the two counts differ by %.0f %%, so one of them rests on a wrong measurement: see the notes", 100*math.Abs(*p.Disagreement))
+		doubtful = fmt.Sprintf("; the two counts differ by %.0f %%: see the notes", 100*math.Abs(*p.Disagreement))
 	}
 	line("replicas", "%d, of which %d spare%s", p.Replicas, d.Spares, doubtful)
 	line("load at the peak", "%.0f %% of Safe QPS; %.0f %% without the spares", 100*p.LoadAtPeak, 100*p.LoadDegraded)

@@ -2,11 +2,6 @@ package report
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -105,19 +100,13 @@ func Capacities(dirs []string) ([]Capacity, error) {
 	}
 	var found []Capacity
 	for _, dir := range dirs {
-		path := filepath.Join(dir, capacity.EnvelopeFile)
-		content, err := os.ReadFile(path) // #nosec G304 -- the user's choice
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
+		envelope, err := envelopeIn(dir)
 		if err != nil {
-			return nil, fmt.Errorf("report: %w", err)
+			return nil, err
 		}
-		envelope, err := capacity.ReadEnvelope(content)
-		if err != nil {
-			return nil, fmt.Errorf("report: %s: %w", path, err)
+		if envelope != nil {
+			found = append(found, FromEnvelope(envelope)...)
 		}
-		found = append(found, FromEnvelope(envelope)...)
 	}
 	return found, nil
 }

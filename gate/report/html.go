@@ -268,6 +268,7 @@ type curve struct {
 	Points []curveView `json:"points"`
 
 	workload, arrival string
+	search            [2]string // workload and arrival process that it was asked for
 }
 
 type curveView struct {
@@ -419,9 +420,9 @@ func chartData(in Input, curves []curve) any {
 	data := struct {
 		Curves []curve            `json:"curves"`
 		Limits map[string]float64 `json:"limits"`
-		Safe   []Capacity         `json:"capacity,omitempty"`
+		Safe   []safeLine         `json:"safe,omitempty"`
 		Runs   []run              `json:"runs"`
-	}{Curves: curves, Safe: in.Capacity, Limits: limitsOf(in.Runs[0].Verdict)}
+	}{Curves: curves, Safe: safeLines(in.Capacity, curves), Limits: limitsOf(in.Runs[0].Verdict)}
 	for i := range in.Runs {
 		r := &in.Runs[i]
 		data.Runs = append(data.Runs, run{
@@ -449,27 +450,43 @@ func limitsOf(v *verdict.Result) map[string]float64 {
 	return limits
 }
 
-// label names the curve that a run belongs to.
-func (r *Run) label(withWorkload bool) string {
-	if withWorkload && r.Info.Workload != "" {
-		return r.Info.Workload + " · " + r.Arrival
+// labels name the curve of each run. Where one workload was searched with several arrival processes that look alike, it takes
+// what was asked for to tell them apart.
+func labels(runs []Run) []string {
+	workloads := make(map[string]bool)
+	asked := make(map[[2]string][]string)
+	for i := range runs {
+		r := &runs[i]
+		workloads[r.workload()] = true
+		if alike := [2]string{r.workload(), r.Arrival}; !slices.Contains(asked[alike], r.Process) {
+			asked[alike] = append(asked[alike], r.Process)
+		}
 	}
-	return r.Arrival
+	out := make([]string, len(runs))
+	for i := range runs {
+		r := &runs[i]
+		out[i] = r.Arrival
+		if len(workloads) > 1 && r.workload() != "" {
+			out[i] = r.workload() + " · " + r.Arrival
+		}
+		if r.Process != "" && len(asked[[2]string{r.workload(), r.Arrival}]) > 1 {
+			out[i] += " (" + r.Process + ")"
+		}
+	}
+	return out
 }
 
 func curvesOf(runs []Run) []curve {
-	workloads := make(map[string]bool)
-	for i := range runs {
-		workloads[runs[i].Info.Workload] = true
-	}
 	var curves []curve
+	names := labels(runs)
 	for i := range runs {
 		r := &runs[i]
-		label := r.label(len(workloads) > 1)
-		at := slices.IndexFunc(curves, func(c curve) bool { return c.Label == label })
+		at := slices.IndexFunc(curves, func(c curve) bool { return c.Label == names[i] })
 		if at < 0 {
 			at = len(curves)
-			curves = append(curves, curve{Label: label, workload: r.Info.Workload, arrival: r.Arrival})
+			curves = append(curves, curve{
+				Label: names[i], workload: r.workload(), arrival: r.Arrival, search: [2]string{r.Workload, r.Process},
+			})
 		}
 		for _, p := range r.Points {
 			if p.OfferedPerSecond == nil {
@@ -489,7 +506,8 @@ func curvesOf(runs []Run) []curve {
 		}
 	}
 	slices.SortStableFunc(curves, func(a, b curve) int {
-		return cmp.Or(strings.Compare(a.workload, b.workload), cmp.Compare(arrivalOrder(a.arrival), arrivalOrder(b.arrival)))
+		return cmp.Or(strings.Compare(a.workload, b.workload), cmp.Compare(arrivalOrder(a.arrival), arrivalOrder(b.arrival)),
+			strings.Compare(a.Label, b.Label))
 	})
 	curves = slices.DeleteFunc(curves, func(c curve) bool { return len(c.Points) == 0 })
 	for _, c := range curves {
@@ -737,6 +755,7 @@ func facts(r *Run) []keyValue {
 	}
 	add("directory", r.Dir)
 	add("workload", info.Workload)
+	add("workload of the search", r.Workload)
 	arrival := r.Arrival
 	if r.GapCV != nil {
 		arrival += " (coefficient of variation of the gaps " + digits(*r.GapCV) + ")"

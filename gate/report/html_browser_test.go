@@ -95,6 +95,16 @@ func TestPageInABrowser(t *testing.T) {
 	require.Empty(t, console)
 	require.Equal(t, rates+perRun, drawn(t, dom), "the rates, and the first run; the other is drawn when it is picked")
 	require.Regexp(t, `<article class="run" id="run-2"[^>]* hidden=""`, dom)
+
+	other := 17.4
+	in.Capacity = append(in.Capacity, Capacity{Workload: "rag", SafeQPS: &other})
+	in.Runs[0].Workload, in.Runs[1].Workload = "rag", "chat"
+	dom, console = open(t, render(t, in), "1280")
+	require.Empty(t, console)
+	require.Equal(t, rates+perRun, drawn(t, dom))
+	for _, name := range []string{"A Safe QPS of chat, (the script's): 19/s", "B Safe QPS of rag, (the script's): 17.4/s"} {
+		require.Equal(t, rates, strings.Count(dom, name), "%s, in each chart", name)
+	}
 }
 
 // TestPageByKeyboard drives a page by a script of its own, which the page's policy would not let run.

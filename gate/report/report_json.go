@@ -15,7 +15,7 @@ import (
 const ReportSchema = "safeqps-report/1"
 
 // ReportFile is the name of report.json in a results directory.
-const ReportFile = "report.json"
+const ReportFile = results.ReportFile
 
 // Input is what a report shows: one run, or the runs of a capacity search. Collect fills it from results directories;
 // the one who searched adds Capacity.
@@ -62,6 +62,10 @@ type Run struct {
 	// Dir is the directory as it was given, Name the part of it that tells it from the others.
 	Dir  string `json:"dir"`
 	Name string `json:"name"`
+	// Workload and Process are the workload and the arrival process of the capacity search that the run is a probe of, as it
+	// was asked for them; "" where it was not, or where the run is of no search. NameSearches fills them.
+	Workload string `json:"workload,omitempty"`
+	Process  string `json:"process,omitempty"`
 	// Info is run.json.
 	Info results.Info `json:"run"`
 	// Verdict is verdict.json; nil where the run was never judged and carries no contract to judge it by.

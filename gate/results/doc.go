@@ -9,7 +9,7 @@
 //	events.jsonl     what happened beside the requests: aborts, gaps in scraping (Event)
 //	histograms/      one file per metric, each with an HDR histogram per phase, step and class
 //
-// and later verdict.json, report.md, report.html and junit.xml, which other packages derive from it.
+// and later verdict.json, report.md, junit.xml, report.html, report.json and rates.md, which other packages derive from it.
 //
 // The files are written so that a process that is killed leaves all it had seen up to the last flush: the
 // .jsonl files are only ever appended to, whole lines at a time; the others are replaced by a rename. The
@@ -35,6 +35,10 @@ const (
 	MarkdownFile = "report.md"
 	HTMLFile     = "report.html"
 	JUnitFile    = "junit.xml"
+	ReportFile   = "report.json"
+	// RatesFile is the table of a report over several runs. It is not MarkdownFile where that is the
+	// verdict on that run.
+	RatesFile = "rates.md"
 )
 
 // Number is a measurement that may be absent. The zero Number is absent; it is never written as 0.

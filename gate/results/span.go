@@ -1,9 +1,6 @@
 package results
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // ArrivalSpan is a phase's own time: from its first arrival to its last. Rates of the phase are over the whole seconds of
 // the series within it. A second that the phase shares with another one, or with the time before or after it, tells of
@@ -106,40 +103,4 @@ func Flow(seconds []Sample, of func(*Sample) *int64) []float64 {
 		return nil
 	}
 	return values
-}
-
-// MeanInFlight is how many requests were in flight in a phase, on average over its own time; nil where it was not measured.
-func (run *Run) MeanInFlight(phase string) (*float64, error) {
-	var span ArrivalSpan
-	if _, err := run.Requests(func(r *Request) error {
-		if r.Phase == phase && r.Attempt <= 1 {
-			span.See(r.Arrival())
-		}
-		return nil
-	}); err != nil {
-		return nil, err
-	}
-	var samples []Sample
-	if _, err := run.Series(func(s *Sample) error {
-		samples = append(samples, *s)
-		return nil
-	}); err != nil {
-		return nil, err
-	}
-	slices.SortStableFunc(samples, func(a, b Sample) int { return a.Time.Compare(b.Time) })
-	if run.Info.Ended.IsZero() {
-		span.SeeStarts(samples, phase)
-	}
-	total, n := 0.0, 0.0
-	for _, s := range span.WholeSeconds(samples, OfPhase(phase)) {
-		if s.InFlight != nil {
-			total += float64(*s.InFlight)
-			n++
-		}
-	}
-	if n == 0 {
-		return nil, nil //nolint:nilnil // it was not measured
-	}
-	mean := total / n
-	return &mean, nil
 }

@@ -98,7 +98,7 @@ func prepareDir(dir string, overwrite bool) error {
 	}
 	if overwrite {
 		for _, name := range []string{
-			RunFile, RequestsFile, SeriesFile, EventsFile, VerdictFile, MarkdownFile, HTMLFile, JUnitFile,
+			RunFile, RequestsFile, SeriesFile, EventsFile, VerdictFile, MarkdownFile, HTMLFile, JUnitFile, ReportFile, RatesFile,
 		} {
 			if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return fmt.Errorf("results: %w", err)

@@ -136,7 +136,10 @@ func TestNonEmptyDirectoryIsNotOverwritten(t *testing.T) {
 	require.NoError(t, w.Request(numbered(1)))
 	require.NoError(t, w.Close(noon, nil))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "mine.txt"), []byte("x"), 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, VerdictFile), []byte("{}"), 0o600))
+	derived := []string{VerdictFile, MarkdownFile, JUnitFile, HTMLFile, ReportFile, RatesFile}
+	for _, name := range derived {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("{}"), 0o600))
+	}
 
 	_, err = Create(dir, Info{Started: noon}, Options{})
 	require.EqualError(t, err, "results: directory "+dir+
@@ -149,7 +152,9 @@ func TestNonEmptyDirectoryIsNotOverwritten(t *testing.T) {
 	require.NoError(t, w.Close(noon, nil))
 	all, _ = readAll(t, dir)
 	require.Empty(t, all)
-	require.NoFileExists(t, filepath.Join(dir, VerdictFile), "a verdict on the old run must not stay")
+	for _, name := range derived {
+		require.NoFileExists(t, filepath.Join(dir, name), "what was said of the old run must not stay")
+	}
 	require.NoFileExists(t, filepath.Join(dir, HistogramDir, "ttft.json"))
 	require.FileExists(t, filepath.Join(dir, "mine.txt"))
 }

@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -63,7 +64,8 @@ func (j *judge) checkWarmup(out *Result) {
 	}
 }
 
-// tellTrend warns of a trend in the steady phase, or in one step of it.
+// tellTrend warns of a trend in the steady phase, or in one step of it. Where latencies rise with a queue that grows, it is the
+// load that moves them: no longer warmup would have changed that.
 func (j *judge) tellTrend(out *Result) bool {
 	of := "the steady phase"
 	if j.step != "" {
@@ -84,9 +86,50 @@ func (j *judge) tellTrend(out *Result) bool {
 		if change < 0 {
 			direction = "below"
 		}
-		out.warn("the declared warmup was too short: in the first fifth of %s the median %s is %.0f%% %s "+
-			"that of its last half", of, columnNames[column], 100*math.Abs(change), direction)
+		seen := fmt.Sprintf("in the first fifth of %s the median %s is %.0f%% %s that of its last half",
+			of, columnNames[column], 100*math.Abs(change), direction)
+		q := j.backlog()
+		switch {
+		case change > 0 || !q.grew: // a queue that grows makes the end the slower part, not the beginning
+			out.warn("the declared warmup was too short: %s", seen)
+		case q.signal == SignalWaiting:
+			out.warn("%s, while the queue grew from %.0f to %.0f requests: the service fell behind", seen, q.from, q.to)
+		default:
+			out.warn("%s, while the requests in flight grew from %.0f to %.0f: the service fell behind, or it had not filled yet, and the "+
+				"declared warmup was too short", seen, q.from, q.to)
+		}
 		return true
 	}
 	return false
+}
+
+// backlog is how many requests waited, or where the server does not say were in flight, in the same parts of the steady phase
+// that trend compares: the medians, which a burst that drains does not move.
+type backlog struct {
+	signal   QueueSignal
+	from, to float64
+	// grew: by more than may wait in a queue that counts as empty.
+	grew bool
+}
+
+func (j *judge) backlog() backlog {
+	samples := j.series.of(steady)
+	b, depths := backlog{signal: SignalWaiting}, level(samples, "queue_depth")
+	if len(depths) == 0 {
+		b.signal, depths = SignalInFlight, level(samples, "in_flight")
+	}
+	first, last := len(depths)*warmupFirst/warmupBlocks, len(depths)*warmupLast/warmupBlocks
+	if first == 0 {
+		return b
+	}
+	arrived := 0.0
+	for i := range samples {
+		if n := samples[i].Offered; n != nil {
+			arrived += float64(*n)
+		}
+	}
+	b.from = sampleQuantile(slices.Clone(depths[:first]), 0.5)
+	b.to = sampleQuantile(slices.Clone(depths[len(depths)-last:]), 0.5)
+	b.grew = b.to-b.from > math.Max(2, lowSeconds*arrived/float64(len(samples)))
+	return b
 }

@@ -273,10 +273,16 @@ func TestCapacityEnvelope(t *testing.T) {
 		Capacity []struct {
 			Arrival string `json:"arrival"`
 		} `json:"capacity"`
-		Runs []json.RawMessage `json:"runs"`
+		Runs []struct {
+			Dir     string `json:"dir"`
+			Process string `json:"process"`
+		} `json:"runs"`
 	}
 	readJSON(t, filepath.Join(dir, "search", "report.json"), &page)
 	require.Len(t, page.Capacity, 2)
+	for _, run := range page.Runs {
+		require.Equal(t, filepath.Base(filepath.Dir(run.Dir)), run.Process, "each probe is of its search")
+	}
 	require.Len(t, page.Runs, len(constant.Result.Probes)+len(bursty.Result.Probes))
 
 	planned := runK6(t, "x", "llm", "plan", filepath.Join(dir, "search"), "--rate", "66", "--headroom", "0", "--spares", "0", "--arrival", "constant")

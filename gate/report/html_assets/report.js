@@ -102,6 +102,11 @@
       s.append(swatch({ color: 'limit', dash: [5, 4] }), ' ' + l.label);
       legend.append(s);
     });
+    (spec.verticals || []).filter((v) => v.label).forEach((v) => {
+      const s = el('span', 'at');
+      s.append(swatch(v), ' ' + (v.letter ? v.letter + ' ' : '') + 'Safe QPS of ' + v.label + ': ' + spec.xFormat(v.value));
+      legend.append(s);
+    });
     if (missing.length) legend.append(el('span', 'at', missing.join(', ') + ': not measured'));
 
     const chart = { spec, plot, u: null, draw: null };
@@ -338,6 +343,12 @@
     for (const v of spec.verticals || []) {
       const x = u.valToPos(v.value, 'x', true);
       line(c, x, b.top, x, b.top + b.height, css(v.color), 1.5 * r, [6 * r, 3 * r]);
+      if (!v.letter) continue;
+      c.fillStyle = css(v.color);
+      c.font = 'bold ' + font(10 * r);
+      c.textBaseline = 'bottom';
+      // Two answers can lie at one rate: each letter has a height of its own.
+      c.fillText(v.letter, x + 3 * r, b.top + b.height - (3 + 11 * (v.letter.charCodeAt(0) - 65)) * r);
     }
     if (spec.ranges) {
       spec.x.forEach((x, i) => {
@@ -524,7 +535,7 @@
     // Curves are told apart by a letter at their points as well as by their colour.
     const per = (make) => data.curves.flatMap((c, i) => make(c, colors[i % colors.length], many ? c.label + ' ' : '')
       .map((s) => (many ? { ...s, letter: String.fromCharCode(65 + (i % 26)), place: i - (data.curves.length - 1) / 2 } : s)));
-    const safe = (data.capacity || []).filter((c) => c.safe_qps !== undefined).map((c) => ({ value: c.safe_qps, color: 'pass' }));
+    const safe = (data.safe || []).map((s) => ({ ...s, color: 'pass', dash: [6, 3] }));
     const over = (spec) => ({ x: rates, xFormat: (v) => digits(v) + '/s', xLabel: 'offered requests/s', verticals: safe, xScale: { range: (u, low, high) => [low - 0.04 * (high - low || low), high + 0.04 * (high - low || low)] }, ...spec });
     [['ttft', 'Time to first token'], ['itl', 'Inter-token latency'], ['tpot', 'Time per output token'], ['e2e', 'End to end']].forEach(([key, title]) => {
       const series = per((c, color, name) => [
