@@ -187,7 +187,7 @@ func (p *prober) judge(dir string) (*results.Run, *verdict.Result, error) {
 func (p *prober) variables(rate float64, steady string, seed uint64) []string {
 	env := map[string]string{
 		"LLM_RATE": strconv.FormatFloat(rate, 'g', 8, 64), "LLM_STEADY": steady,
-		"LLM_SEED": strconv.FormatUint(seed>>11, 10), // a JavaScript number holds 53 bits
+		"LLM_SEED": strconv.FormatUint(seed, 10),
 	}
 	maps.Copy(env, p.env)
 	flags := make([]string, 0, 2*len(env))
@@ -213,7 +213,7 @@ const logFile = "k6.log"
 // k6 runs the script, as a whole or as one execution segment of it. Its output is kept beside the evidence.
 func (p *prober) k6(ctx context.Context, req capacity.ProbeRequest, dir string, steady time.Duration, segment ...string) error {
 	args := []string{"run", "--quiet", "--address", "", "--no-usage-report", "--out", "llm=" + dir}
-	args = append(args, p.variables(req.Rate, steady.String(), req.Seed)...)
+	args = append(args, p.variables(req.Rate, steady.String(), req.LLMSeed)...)
 	args = append(append(args, segment...), p.script)
 	cmd := exec.CommandContext(ctx, p.binary, args...) // #nosec G204 -- this binary, the user's script
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }

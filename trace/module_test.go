@@ -163,7 +163,7 @@ func TestOpenErrors(t *testing.T) {
 		{`trace.open("conversation.jsonl", {speed: "fast"})`, `option "speed": got "fast", expected how many times as fast as recorded: a number above 0`},
 		{`trace.open("conversation.jsonl", {speed: 0})`, `option "speed": got 0`},
 		{`trace.open("conversation.jsonl", {speed: 2, rate: 3})`, `option "rate": got 3, expected speed or rate, not both`},
-		{`trace.open("conversation.jsonl", {limit: 1.5})`, `option "limit": got 1.5, expected a number of rows: a whole number, 1 or more`},
+		{`trace.open("conversation.jsonl", {limit: 1.5})`, `option "limit": got 1.5, expected a number of rows: a whole number from 1 to 2^53`},
 		{`trace.open("conversation.jsonl", {window: {from: "x"}})`, `option "window.from": got "x"`},
 		{`trace.open("conversation.jsonl", {window: {form: 1}})`, `option "window.form"`},
 		{`trace.open("conversation.jsonl", {window: {from: "1h"}})`, "no row in the window"},

@@ -196,7 +196,7 @@ func (o *options) share(name string, otherwise float64) float64 {
 
 // whole is a whole number of at least low. JavaScript holds them exactly up to 2^53.
 func (o *options) whole(name string, otherwise, low int64, what string) int64 {
-	expected := fmt.Sprintf("%s: a whole number, %d or more", what, low)
+	expected := fmt.Sprintf("%s: a whole number from %d to 2^53", what, low)
 	fits := func(f float64) bool { return f == math.Trunc(f) && f >= float64(low) && f <= 1<<53 }
 
 	return int64(o.number(name, float64(otherwise), expected, fits))

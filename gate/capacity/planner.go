@@ -274,11 +274,15 @@ func (p *planner) extension(r *Record) float64 {
 
 func (p *planner) request(rate float64, purpose Purpose, length float64) ProbeRequest {
 	n := len(p.probes) + 1
-	return ProbeRequest{
-		N: n, Rate: rate, Purpose: purpose, Length: length, StopEarly: !p.o.FixedLengths,
-		Seed: arrival.DeriveIndex(p.o.Seed, uint64(n)), //nolint:gosec // a small positive number
-		Dir:  probeDir(n),
-	}
+	r := ProbeRequest{N: n, Rate: rate, Purpose: purpose, Length: length, StopEarly: !p.o.FixedLengths, Dir: probeDir(n)}
+	r.seed(p.o.Seed, n)
+	return r
+}
+
+// seed derives the n-th seed from another one.
+func (r *ProbeRequest) seed(from uint64, n int) {
+	r.Seed = arrival.DeriveIndex(from, uint64(n)) //nolint:gosec // a small positive number
+	r.LLMSeed = r.Seed >> 11
 }
 
 func probeDir(n int) string { return fmt.Sprintf("probe-%02d", n) }

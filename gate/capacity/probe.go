@@ -39,8 +39,10 @@ type ProbeRequest struct {
 	Extends int `json:"extends,omitempty"`
 	// Repeats is the number of the INVALID probe that this one repeats; 0 for none.
 	Repeats int `json:"repeats,omitempty"`
-	// Seed is for the arrivals of this probe; a function of Options.Seed, N and Attempt.
-	Seed uint64 `json:"seed"`
+	// Seed is a function of Options.Seed, N and Attempt. LLMSeed is what the script is handed of it, for arrivals and prompts: the
+	// 53 bits that a number of JavaScript holds.
+	Seed    uint64 `json:"seed"`
+	LLMSeed uint64 `json:"llm_seed,omitempty"`
 	// Dir is the name of the probe's directory within that of the search, such as "probe-03".
 	Dir string `json:"dir"`
 }

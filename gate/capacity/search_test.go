@@ -546,7 +546,8 @@ func TestResumesWithTheSameAnswer(t *testing.T) {
 			again := &got.Probes[cut] // the one that was cut
 			require.Equal(t, 2, again.Attempt)
 			require.NotEqual(t, want.Probes[cut].Seed, again.Seed, "its prompts are in the prefix cache")
-			again.Attempt, again.Seed = 0, want.Probes[cut].Seed
+			require.NotEqual(t, want.Probes[cut].LLMSeed, again.LLMSeed)
+			again.Attempt, again.Seed, again.LLMSeed = 0, want.Probes[cut].Seed, want.Probes[cut].LLMSeed
 			require.Equal(t, want, got)
 		}
 	})
@@ -618,7 +619,8 @@ func TestProbesAreNumberedAndSeededApart(t *testing.T) {
 	var seeds []uint64
 	for i, p := range r.Probes {
 		require.Equal(t, i+1, p.N)
-		seeds = append(seeds, p.Seed)
+		seeds = append(seeds, p.LLMSeed)
+		require.Equal(t, p.Seed>>11, p.LLMSeed, "a script's number holds it")
 	}
 	require.Equal(t, "probe-01", r.Probes[0].Dir)
 	slices.Sort(seeds)
@@ -904,7 +906,7 @@ func TestEachAttemptHasASeedOfItsOwn(t *testing.T) {
 		r := ProbeRequest{N: 3, Seed: 77}
 		s.begin(&r)
 		require.Equal(t, attempt+1, s.Attempt)
-		seeds[r.Seed] = true
+		seeds[r.LLMSeed] = true
 	}
 	require.Len(t, seeds, 5)
 	r := ProbeRequest{N: 4, Seed: 77}

@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	"github.com/safeqps/xk6-safeqps/gate/results"
-	"github.com/safeqps/xk6-safeqps/trace/arrival"
 )
 
 // StateFile is the name of the stored state in the directory of a search.
@@ -71,7 +70,7 @@ func (s *State) begin(r *ProbeRequest) {
 	s.Attempt++
 	if s.Attempt > 1 {
 		r.Attempt = s.Attempt
-		r.Seed = arrival.DeriveIndex(r.Seed, uint64(s.Attempt)) // #nosec G115 -- a small positive number
+		r.seed(r.Seed, s.Attempt)
 	}
 }
 

@@ -323,7 +323,7 @@ func (j *judge) prefixCache(out *Result) {
 		return
 	}
 	out.warn("warm cache: %.1f%% of the prompt tokens came from the prefix cache, the workload's own reuse explains at "+
-		"most %.1f%%: the cache held prompts from before this run, and latencies are too good by that",
+		"most %.1f%%: the cache held prompts from before this run, or the script sent some of them twice, and latencies are too good by that",
 		100*cache.Measured, 100**cache.Ideal)
 }
 

@@ -202,7 +202,7 @@ var (
 	metricWithFilter = regexp.MustCompile(`(k6_[a-z0-9_]+)\{([^}]*)\}`)
 	metricAlone      = regexp.MustCompile(`k6_[a-z0-9_]+`)
 	filterLabel      = regexp.MustCompile(`([a-z_]+)=~"\$([a-z]+)"`)
-	fixedLabel       = regexp.MustCompile(`([a-z_]+)(!?)="([a-z]+)"`)
+	fixedLabel       = regexp.MustCompile(`([a-z_]+)(!?)="([a-z]*)"`)
 	grouping         = regexp.MustCompile(`(?:by|without) \(([^)]*)\)`)
 	legendLabel      = regexp.MustCompile(`\{\{([a-z_]+)\}\}`)
 	variable         = regexp.MustCompile(`label_values\((k6_[a-z0-9_]+), ([a-z_]+)\)`)

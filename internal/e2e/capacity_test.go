@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"os"
@@ -436,6 +437,9 @@ func TestSearchesHaveSeedsOfTheirOwn(t *testing.T) {
 		require.Len(t, state.Probes, 1)
 		require.False(t, state.Probes[0].WarmCache)
 		seeds[state.Probes[0].Seed] = true
+		run, err := results.Open(filepath.Join(dir, "search", state.Probes[0].Dir))
+		require.NoError(t, err)
+		require.Equal(t, []uint64{state.Probes[0].LLMSeed}, slices.Collect(maps.Values(run.Info.Seeds)), "what the script was given")
 	}
 	require.Len(t, seeds, 2)
 }
