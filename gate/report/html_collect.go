@@ -2,7 +2,6 @@ package report
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/safeqps/xk6-safeqps/gate/contract"
 	"github.com/safeqps/xk6-safeqps/gate/results"
 	"github.com/safeqps/xk6-safeqps/gate/verdict"
 )
@@ -177,14 +175,11 @@ func verdictOf(run *results.Run) (*verdict.Result, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("report: %w", err)
 	}
-	if len(run.Info.Contract) == 0 {
-		return nil, nil //nolint:nilnil // see above
+	c, err := verdict.CarriedContract(run)
+	if c == nil || err != nil {
+		return nil, err
 	}
-	var c contract.Contract
-	if err := json.Unmarshal(run.Info.Contract, &c); err != nil {
-		return nil, fmt.Errorf("report: %s: contract: %w", filepath.Join(run.Dir, results.RunFile), err)
-	}
-	return verdict.Judge(run, &c)
+	return verdict.Judge(run, c)
 }
 
 // collector turns the files of one run into its aggregates.
