@@ -67,6 +67,9 @@ func (e environment) mute(yes bool) environment {
 	return e
 }
 
+// warn tells people of what is no failure.
+func (e environment) warn(err error) { fmt.Fprintf(e.stderr, "warning: %v\n", err) }
+
 // with looks variables up in a map before the environment.
 func (e environment) with(variables map[string]string) environment {
 	outer := e.lookup
