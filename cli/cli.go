@@ -39,13 +39,15 @@ func New(gs *state.GlobalState) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return wrongUse(fmt.Errorf("%w; see `k6 x %s --help`", err, strings.TrimPrefix(cmd.CommandPath(), "k6 x ")))
 	})
-	env := environment{stdout: gs.Stdout, stderr: gs.Stderr, colour: gs.Stdout.IsTTY && !gs.Flags.NoColor, lookup: func(name string) (string, bool) {
+	out := &checkedOutput{to: gs.Stdout}
+	env := environment{stdout: out, stderr: gs.Stderr, colour: gs.Stdout.IsTTY && !gs.Flags.NoColor, lookup: func(name string) (string, bool) {
 		value, ok := gs.Env[name]
 
 		return value, ok
 	}}
 	root.AddCommand(newSim(env), newTrace(env), newGate(env), newCapacity(env), newCompare(env), newMerge(env),
 		newReport(env), newPlan(env))
+	answerTo(root, out)
 	showLines(root, gs)
 
 	return root
@@ -66,6 +68,9 @@ func (e environment) mute(yes bool) environment {
 
 	return e
 }
+
+// warn tells people of what is no failure.
+func (e environment) warn(err error) { fmt.Fprintf(e.stderr, "warning: %v\n", err) }
 
 // with looks variables up in a map before the environment.
 func (e environment) with(variables map[string]string) environment {

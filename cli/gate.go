@@ -235,20 +235,15 @@ func contractOf(env environment, run *results.Run, path string) (*contract.Contr
 	if path != "" {
 		return loadContract(env, path)
 	}
-	if len(run.Info.Contract) == 0 {
+	c, err := verdict.CarriedContract(run)
+	switch {
+	case err != nil:
+		return nil, wrongUse(fmt.Errorf("%w; name another one with --contract", err))
+	case c == nil:
 		return nil, wrongUse(fmt.Errorf("%s carries no contract (the script has no gate.monitor(contract)): name one with --contract", run.Dir))
 	}
-	var c contract.Contract
-	if err := json.Unmarshal(run.Info.Contract, &c); err != nil {
-		return nil, wrongUse(fmt.Errorf("%s: contract: %w", filepath.Join(run.Dir, results.RunFile), err))
-	}
 
-	if len(c.Gate) == 0 || c.Confidence <= 0.5 || c.Confidence >= 1 {
-		return nil, wrongUse(fmt.Errorf("%s: the contract in it has no criteria, or no confidence: name one with --contract",
-			filepath.Join(run.Dir, results.RunFile)))
-	}
-
-	return &c, nil
+	return c, nil
 }
 
 // withBaseline gives limits against a baseline their numbers. A baseline that is named replaces the one that a run's contract

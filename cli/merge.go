@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -50,7 +49,7 @@ func newMerge(env environment) *cobra.Command {
 			if agreed, err = withBaseline(agreed, baseline); err != nil {
 				return err
 			}
-			joined, err := merge.Merge(args, out, merge.Options{Overwrite: overwrite, Contract: agreed})
+			joined, err := merge.Merge(args, out, merge.Options{Overwrite: overwrite, Contract: agreed, Warn: env.warn})
 			if err != nil {
 				return wrongUse(err)
 			}
@@ -84,9 +83,9 @@ func newMerge(env environment) *cobra.Command {
 
 // free refuses a directory that holds something. Merging would refuse it as well, but in the words of `--out llm=DIR`.
 func free(dir string, overwrite bool) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil || overwrite || len(entries) == 0 {
-		return nil //nolint:nilerr // mostly there is none yet, and making it tells the rest
+	occupied, err := results.Occupied(dir)
+	if err != nil || overwrite || !occupied {
+		return nil //nolint:nilerr // making it tells the rest
 	}
 
 	return fmt.Errorf("--out: directory %s is not empty: give another one, or --overwrite to replace the results in it", dir)

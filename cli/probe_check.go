@@ -13,6 +13,7 @@ import (
 	"github.com/safeqps/xk6-safeqps/gate/capacity"
 	"github.com/safeqps/xk6-safeqps/gate/contract"
 	"github.com/safeqps/xk6-safeqps/gate/results"
+	"github.com/safeqps/xk6-safeqps/gate/verdict"
 	"github.com/safeqps/xk6-safeqps/trace"
 )
 
@@ -164,12 +165,9 @@ func (p *prober) askedFor(run *results.Run, req capacity.ProbeRequest, came *arr
 
 // phasesAskedFor is an error where the contract of the script has other phases than the probe was to have.
 func (p *prober) phasesAskedFor(run *results.Run, req capacity.ProbeRequest) error {
-	if len(run.Info.Contract) == 0 {
-		return nil // the script opens none, and what it has of phases is its own
-	}
-	var own contract.Contract
-	if err := json.Unmarshal(run.Info.Contract, &own); err != nil {
-		return fmt.Errorf("%s: contract: %w", filepath.Join(run.Dir, results.RunFile), err)
+	own, err := verdict.CarriedContract(run)
+	if own == nil || err != nil {
+		return err // without one, what the script has of phases is its own
 	}
 	for _, phase := range []struct {
 		name      string

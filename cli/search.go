@@ -18,17 +18,12 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/gofrs/flock"
-
 	"github.com/safeqps/xk6-safeqps/gate/capacity"
 	"github.com/safeqps/xk6-safeqps/gate/report"
 	"github.com/safeqps/xk6-safeqps/gate/results"
 	"github.com/safeqps/xk6-safeqps/gate/verdict"
 	"github.com/safeqps/xk6-safeqps/trace/arrival"
 )
-
-// lockFile keeps a second search out of a directory.
-const lockFile = ".lock"
 
 // runCapacity runs the searches of all cells, and leaves the answer in --out.
 func runCapacity(ctx context.Context, env environment, f *capacityFlags) error {
@@ -51,7 +46,7 @@ func runCapacity(ctx context.Context, env environment, f *capacityFlags) error {
 		}
 		searches = append(searches, one)
 	}
-	unlock, err := lock(f.out)
+	unlock, err := lock(env, f.out)
 	if err != nil {
 		return err
 	}
@@ -208,20 +203,21 @@ func warnOfShortProbes(env environment, o capacity.Options) {
 }
 
 // lock makes --out and keeps a second search out of it: it would delete the probe that the first one is running.
-func lock(dir string) (unlock func(), err error) {
+func lock(env environment, dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil { // #nosec G301 -- evidence is for others to read
 		return nil, wrongUse(fmt.Errorf("--out: %w", err))
 	}
-	l := flock.New(filepath.Join(dir, lockFile))
-	locked, err := l.TryLock()
-	if err != nil {
-		return nil, wrongUse(fmt.Errorf("--out: %w", err))
-	}
-	if !locked {
+	l, err := results.LockDir(dir)
+	switch {
+	case errors.Is(err, results.ErrInUse):
 		return nil, wrongUse(fmt.Errorf("--out: another search is running in %s", dir))
+	case err != nil:
+		return nil, wrongUse(fmt.Errorf("--out: %w", err))
+	case l.Missing != nil:
+		env.warn(l.Missing)
 	}
 
-	return func() { _ = l.Unlock() }, nil
+	return l.Release, nil
 }
 
 // search runs or resumes one search and keeps its state and result.

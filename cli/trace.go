@@ -430,9 +430,22 @@ func traceWriter(path string) (func(io.Writer, *format.Trace) error, error) {
 
 	return func(w io.Writer, t *format.Trace) error {
 		zip := gzip.NewWriter(w)
+		if err := write(zip, t); err != nil {
+			return err
+		}
 
-		return errors.Join(write(zip, t), zip.Close())
+		return zip.Close() //nolint:wrapcheck // the caller names the file
 	}, nil
+}
+
+// writeBuffered writes a trace in large pieces.
+func writeBuffered(w io.Writer, write func(io.Writer, *format.Trace) error, t *format.Trace) error {
+	buffered := bufio.NewWriter(w)
+	if err := write(buffered, t); err != nil {
+		return err
+	}
+
+	return buffered.Flush() //nolint:wrapcheck // the caller names the file
 }
 
 // writeTrace writes a trace to a file as a whole, or not at all: it appears under its name once it is complete.
@@ -442,8 +455,7 @@ func writeTrace(env environment, path string, force bool, t *format.Trace) error
 		return err
 	}
 	if path == "-" {
-		buffered := bufio.NewWriter(env.stdout)
-		if err := errors.Join(write(buffered, t), buffered.Flush()); err != nil {
+		if err := writeBuffered(env.stdout, write, t); err != nil {
 			return fmt.Errorf("writing the trace: %w", err)
 		}
 		tellLeftOut(env, t)
@@ -462,8 +474,7 @@ func writeTrace(env environment, path string, force bool, t *format.Trace) error
 	if err != nil {
 		return wrongUse(fmt.Errorf("--out: %w", err))
 	}
-	buffered := bufio.NewWriter(file)
-	err = errors.Join(write(buffered, t), buffered.Flush(), file.Chmod(0o644), file.Close()) //nolint:gosec // a trace is for sharing
+	err = errors.Join(writeBuffered(file, write, t), file.Chmod(0o644), file.Close()) //nolint:gosec // a trace is for sharing
 	if err == nil {
 		err = os.Rename(file.Name(), path)
 	}

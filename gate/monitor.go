@@ -67,12 +67,12 @@ func registerMonitor(g *Gate) {
 var _ lib.ExecutorConfig = &MonitorConfig{}
 
 func (c *MonitorConfig) contract() (*contract.Contract, error) {
-	var out contract.Contract
-	if err := json.Unmarshal(c.Contract, &out); err != nil {
+	out, err := contract.Decode(c.Contract)
+	if err != nil {
 		return nil, fmt.Errorf("scenario %s: contract: %w; give options.scenarios what gate.monitor() returns", c.Name, err)
 	}
 
-	return &out, nil
+	return out, nil
 }
 
 // Validate implements lib.ExecutorConfig.

@@ -273,20 +273,23 @@ func (o *Output) SetTestRunStopCallback(stop func(error)) { o.stopRun = stop }
 func (o *Output) Start() error {
 	o.started = time.Now()
 	o.info.Started = o.started
+	o.options.Warn = func(err error) {
+		o.logger.WithError(err).Warn("output llm: nothing keeps another run out of the directory")
+	}
 	writer, err := results.Create(o.dir, o.info, o.options)
 	if err != nil {
 		return fmt.Errorf("output llm: %w", err)
 	}
-	o.writer = writer
 	if err := o.reserve(); err != nil {
-		return errors.Join(err, writer.Close(time.Now(), nil))
+		return errors.Join(err, writer.Discard())
 	}
+	o.writer = writer
 	if o.contract != nil {
 		o.watch = abort.NewWatch(o.contract, o.started)
 	}
 	flusher, err := output.NewPeriodicFlusher(flushPeriod, func() { o.flush(time.Now()) })
 	if err != nil {
-		return errors.Join(fmt.Errorf("output llm: %w", err), writer.Close(time.Now(), nil))
+		return errors.Join(fmt.Errorf("output llm: %w", err), writer.Discard())
 	}
 	o.flusher = flusher
 

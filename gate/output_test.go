@@ -1,18 +1,25 @@
 package gate
 
 import (
+	"bytes"
+	"io"
 	"math"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/sirupsen/logrus"
 	"github.com/stretchr/testify/require"
+	"go.k6.io/k6/errext"
 	"go.k6.io/k6/metrics"
 
 	"github.com/safeqps/xk6-safeqps/gate/clock"
+	"github.com/safeqps/xk6-safeqps/gate/contract"
 	"github.com/safeqps/xk6-safeqps/gate/results"
 	"github.com/safeqps/xk6-safeqps/llm"
 	"github.com/safeqps/xk6-safeqps/llm/wire"
+	"github.com/safeqps/xk6-safeqps/trace/format"
 )
 
 // TestAGaugeThatIsNoMeasurementIsAGap: one broken exporter neither ends a run nor makes its evidence unreadable.
@@ -97,4 +104,94 @@ func TestAForcedLengthIsALabel(t *testing.T) {
 	require.NoError(t, w.Close(begin.Add(time.Second), nil))
 	require.Equal(t, []string{"mine", results.LabelIgnoreEOS}, labels())
 	require.False(t, o.broken)
+}
+
+func outputInto(dir string) (*Output, *bytes.Buffer) {
+	var printed bytes.Buffer
+	logger := logrus.New()
+	logger.SetOutput(io.Discard)
+
+	return &Output{
+		dir: dir, logger: logger, stdout: &printed, open: map[uint64]*llm.Started{}, seconds: newSeconds(), clock: clock.NewWatch(),
+		replayed: func() []format.Label { return nil }, idealHits: func() *float64 { return nil },
+	}, &printed
+}
+
+// Two runs into one directory would lose the evidence of both.
+func TestADirectoryOfARunningTestIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "run")
+	first, _ := outputInto(dir)
+	require.NoError(t, first.Start())
+	second, printed := outputInto(dir)
+	second.options.Overwrite = true
+	err := second.Start()
+	require.ErrorIs(t, err, results.ErrInUse)
+	require.ErrorContains(t, err, "output llm: results: directory "+dir+" is in use")
+	require.NoError(t, second.summarise())
+	require.Contains(t, printed.String(), "this run was not recorded")
+	require.NoError(t, first.Stop())
+	require.NoError(t, second.Start(), "it has ended")
+	require.NoError(t, second.Stop())
+}
+
+// A run whose evidence was taken away ends as one that could not write it, and shows no other run's verdict as its own.
+func TestARunWithoutItsEvidenceEndsWithItsOwnCode(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "run")
+	first, printed := outputInto(dir)
+	require.NoError(t, first.Start())
+	ended := make(chan error, 1)
+	first.SetTestRunStopCallback(func(err error) {
+		select {
+		case ended <- err:
+		default:
+		}
+	})
+	first.flusher.Stop()
+	require.NoError(t, os.RemoveAll(dir))
+	second, _ := outputInto(dir)
+	agreed, err := contract.Load("slo.yaml", []byte(`capacity_gate: {ttft_p95: "<= 1s"}`), nil)
+	require.NoError(t, err)
+	second.contract = agreed
+	require.NoError(t, second.Start())
+	first.flush(time.Now())
+	err = <-ended
+	require.ErrorIs(t, err, results.ErrGone)
+	var code errext.HasExitCode
+	require.ErrorAs(t, err, &code)
+	require.Equal(t, exitOutputLost, code.ExitCode())
+	require.ErrorIs(t, first.Stop(), results.ErrGone)
+
+	first.contract = second.contract
+	require.NoError(t, first.summarise())
+	require.Contains(t, printed.String(), "No verdict: what is in "+dir+" is not of this run")
+	require.NoFileExists(t, filepath.Join(dir, results.VerdictFile))
+	require.NoError(t, second.Stop())
+	run, err := results.Open(dir)
+	require.NoError(t, err)
+	require.True(t, run.Recorded(), "the other run's evidence is whole")
+	require.NoError(t, run.CheckHistograms())
+}
+
+// A disk without room for the end of a run has none for its beginning, and what was begun is no evidence.
+func TestARunThatCouldNotBeginLeavesNothing(t *testing.T) {
+	t.Parallel()
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "run")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "reserved.tmp"), 0o700)) // cannot be written
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "reserved.tmp", "x"), nil, 0o600))
+	o, printed := outputInto(dir)
+	o.options.Overwrite = true
+	err := o.Start()
+	var code errext.HasExitCode
+	require.ErrorAs(t, err, &code)
+	require.Equal(t, exitOutputLost, code.ExitCode())
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+	require.Equal(t, "reserved.tmp", entries[0].Name())
+	require.NoError(t, o.summarise())
+	require.Contains(t, printed.String(), "this run was not recorded")
 }

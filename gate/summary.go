@@ -38,6 +38,9 @@ func (o *Output) summarise() error {
 	if err != nil {
 		return fmt.Errorf("verdict: %w", err)
 	}
+	if !run.Info.Started.Equal(o.started) {
+		return printTo(o.stdout, fmt.Sprintf("\nNo verdict: what is in %s is not of this run, whose evidence is lost.\n", o.dir))
+	}
 	judged, err := verdict.Judge(run, o.contract)
 	if err != nil {
 		return fmt.Errorf("verdict: %w", err)

@@ -2,6 +2,7 @@ package compare
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -280,7 +281,7 @@ func write(t *testing.T, l load, change func(*results.Info)) *results.Run {
 	started := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	info := results.Info{
 		Started: started, Workload: "trace.jsonl", Digests: map[string]string{"trace": "sha256:aa", "contract": "sha256:cc"},
-		Seeds: map[string]uint64{"arrivals": 7}, Contract: json.RawMessage(`{"phases":{"steady":"10m"},"confidence":0.95}`),
+		Seeds: map[string]uint64{"arrivals": 7}, Contract: carried("steady: 10m", 0.95),
 		Versions: map[string]string{"k6": "v1"},
 	}
 	if change != nil {
@@ -363,7 +364,7 @@ func TestDifferentWorkloadsAreRefused(t *testing.T) {
 	rb := write(t, a, func(info *results.Info) {
 		info.Digests = map[string]string{"trace": "sha256:bb", "contract": "sha256:dd", "script": "sha256:ee"}
 		info.Seeds["arrivals"] = 8
-		info.Contract = json.RawMessage(`{"phases":{"steady":"5m"},"confidence":0.99}`)
+		info.Contract = carried("steady: 5m", 0.99)
 		info.Labels = []string{results.LabelClosedLoop}
 	})
 	_, err := Compare(ra, rb, Options{})
@@ -597,4 +598,17 @@ func TestASideIsJudgedOnTheSpot(t *testing.T) {
 	require.NoError(t, results.WriteFile(filepath.Join(ra.Dir, results.VerdictFile), []byte("{")))
 	_, err = Compare(ra, rb, Options{Resamples: 100})
 	require.ErrorContains(t, err, results.VerdictFile)
+}
+
+// carried is a contract as a run carries it.
+func carried(phases string, confidence float64) json.RawMessage {
+	agreed, err := contract.Load("slo.yaml", fmt.Appendf(nil, "capacity_gate: {success_rate: \">= 50%%\"}\nphases: {%s}\nconfidence: %g\n", phases, confidence), nil)
+	if err != nil {
+		panic(err) // of the test itself
+	}
+	text, err := json.Marshal(agreed)
+	if err != nil {
+		panic(err)
+	}
+	return text
 }

@@ -48,8 +48,8 @@ func FuzzLoad(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := json.Unmarshal(text, new(Contract)); err != nil {
-			t.Fatal(err)
+		if _, err := Decode(text); err != nil {
+			t.Fatalf("what Load gave is no contract to Decode: %v", err)
 		}
 		baseline := map[string]float64{}
 		for _, name := range c.BaselineNames() {
@@ -58,6 +58,13 @@ func FuzzLoad(f *testing.F) {
 		if resolved, err := c.Resolve(baseline); err == nil {
 			for _, threshold := range Thresholds(resolved) {
 				checkAsK6(t, threshold)
+			}
+			text, err := json.Marshal(resolved)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Decode(text); err != nil {
+				t.Fatalf("what Resolve gave is no contract to Decode: %v", err)
 			}
 		}
 	})

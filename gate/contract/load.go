@@ -160,12 +160,14 @@ func (l *loader) text(n *node, path, what string) string {
 	return strings.TrimSpace(n.text)
 }
 
+const noCriterion = "at least one criterion, as in ttft_p95: \"<= 800ms\""
+
 func (l *loader) gate(n *node) []Criterion {
 	if !l.expectMapping(n, "capacity_gate", "criteria") {
 		return nil
 	}
 	if len(n.entries) == 0 {
-		l.report(n.pos, "capacity_gate", "no criterion", "at least one criterion, as in ttft_p95: \"<= 800ms\"")
+		l.report(n.pos, "capacity_gate", "no criterion", noCriterion)
 		return nil
 	}
 	criteria := l.criteria(n, SectionGate, "")
@@ -173,6 +175,9 @@ func (l *loader) gate(n *node) []Criterion {
 		if e.key == "by_class" {
 			criteria = append(criteria, l.byClass(e.value)...)
 		}
+	}
+	if len(criteria) == 0 && len(l.problems) == 0 { // else what is wrong with them has been said
+		l.report(n.pos, "capacity_gate", "classes without a criterion", noCriterion)
 	}
 	return criteria
 }

@@ -14,6 +14,8 @@ func TestErrorsNamePlaceFoundAndExpected(t *testing.T) {
 		"not a mapping":       {"- a\n", `slo.yaml:1:1: found a list, expected a mapping with capacity_gate and other sections`},
 		"no gate":             {"phases: {steady: 1m}\n", `slo.yaml:1:1: capacity_gate: found a contract without it, expected capacity_gate with at least one criterion`},
 		"empty gate":          {"capacity_gate: {}\n", `slo.yaml:1:16: capacity_gate: found no criterion, expected at least one criterion, as in ttft_p95: "<= 800ms"`},
+		"empty classes":       {"capacity_gate: {by_class: {}}\n", `slo.yaml:1:16: capacity_gate: found classes without a criterion, expected at least one criterion, as in ttft_p95: "<= 800ms"`},
+		"empty class":         {"capacity_gate: {by_class: {long: {}}}\n", `slo.yaml:1:16: capacity_gate: found classes without a criterion, expected at least one criterion, as in ttft_p95: "<= 800ms"`},
 		"gate without value":  {"capacity_gate:\n", `slo.yaml:1:1: capacity_gate: found nothing, expected a mapping with criteria`},
 		"unknown section":     {gate + "aborts: {}\n", `slo.yaml:2:1: aborts: found the unknown key "aborts", expected a key of a contract; did you mean "abort"?`},
 		"two documents":       {gate + "---\na: 1\n", `slo.yaml:3:1: found a second YAML document, expected one document`},

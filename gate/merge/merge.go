@@ -23,6 +23,8 @@ type Options struct {
 	Overwrite bool
 	// Contract names what is to be measured of each load generator; nil for nothing.
 	Contract *contract.Contract
+	// Warn is told where the output directory could not be locked; nil tells nobody.
+	Warn func(error)
 }
 
 // Report says what was joined: what the joined run.json says of it, and the ledger of the whole.
@@ -41,7 +43,8 @@ var ErrDifferent = errors.New("the directories are not instances of one test")
 // All times are by the first instance's clock, as far as the offsets of the others' were measured and are certainly not
 // zero. A second of the series is moved by whole seconds: it counts for the second that it shares the most with.
 //
-// Runs that are not of one test are ErrDifferent, evidence that would count twice is ErrTwice; then nothing is written.
+// Runs that are not of one test are ErrDifferent, evidence that would count twice is ErrTwice. After any error, and until the
+// joined evidence is complete, out holds what it held before.
 func Merge(dirs []string, out string, options Options) (Report, error) {
 	if len(dirs) < 2 {
 		return Report{}, fmt.Errorf("merge: got %d directory, expected two or more", len(dirs))
@@ -74,7 +77,7 @@ func Merge(dirs []string, out string, options Options) (Report, error) {
 		return Report{}, fmt.Errorf("merge: %w", err)
 	}
 	info := joinInfo(parts)
-	w, err := results.Create(out, info, results.Options{Overwrite: options.Overwrite})
+	w, err := results.Create(out, info, results.Options{Overwrite: options.Overwrite, Whole: true, Warn: options.Warn})
 	if err != nil {
 		return Report{}, fmt.Errorf("merge: %w", err)
 	}
@@ -85,10 +88,12 @@ func Merge(dirs []string, out string, options Options) (Report, error) {
 		joinSeries(parts, w),
 		joinEvents(parts, w),
 	)
-	report.Counts = w.Counts()
-	err = errors.Join(err, w.Close(info.Ended, func(info *results.Info) { info.Merged = &report.Merged }))
 	if err != nil {
-		return report, fmt.Errorf("merge: %w", err)
+		return Report{}, fmt.Errorf("merge: %w", errors.Join(err, w.Discard()))
+	}
+	report.Counts = w.Counts()
+	if err := w.Close(info.Ended, func(info *results.Info) { info.Merged = &report.Merged }); err != nil {
+		return Report{}, fmt.Errorf("merge: %w", err)
 	}
 
 	return report, nil

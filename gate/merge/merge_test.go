@@ -711,3 +711,48 @@ func TestRequestsInFlightAreHeldOverQuietSeconds(t *testing.T) {
 	}
 	require.Equal(t, []int64{10, 30, 30, 30}, got)
 }
+
+// A merge that fails in the middle leaves neither half an answer nor, where it was to replace one, less than there was.
+func TestAMergeIsWholeOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	parts := generate(5).split(2)
+	good := []string{parts[0].write(t, slo), parts[1].write(t, slo)}
+	damaged := parts[1].write(t, slo)
+	path := filepath.Join(damaged, results.HistogramDir, results.MetricTTFT+".json")
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, append(content, '\n'), 0o600))
+
+	out := filepath.Join(t.TempDir(), "merged")
+	_, err = merge.Merge([]string{good[0], damaged}, out, merge.Options{})
+	require.ErrorContains(t, err, "ttft.json: it is not the file that the run wrote")
+	require.NoDirExists(t, out)
+
+	joined, err := merge.Merge(good, out, merge.Options{})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(out, results.VerdictFile), []byte("{}"), 0o600))
+	_, err = merge.Merge([]string{good[0], damaged}, out, merge.Options{Overwrite: true})
+	require.ErrorContains(t, err, "ttft.json: it is not the file that the run wrote")
+	kept, err := results.Open(out)
+	require.NoError(t, err)
+	require.Len(t, kept.Info.Merged.Instances, 2)
+	var counts results.Counts
+	_, err = kept.Requests(func(r *results.Request) error {
+		counts.Add(r.Outcome, r.Attempt)
+
+		return nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, joined.Counts, counts)
+	require.NoError(t, kept.CheckHistograms())
+	require.FileExists(t, filepath.Join(out, results.VerdictFile))
+
+	lock, err := results.LockDir(out)
+	require.NoError(t, err)
+	_, err = merge.Merge(good, out, merge.Options{Overwrite: true})
+	require.ErrorIs(t, err, results.ErrInUse)
+	lock.Release()
+	_, err = merge.Merge(good, out, merge.Options{Overwrite: true})
+	require.NoError(t, err)
+	require.NoFileExists(t, filepath.Join(out, results.VerdictFile))
+}

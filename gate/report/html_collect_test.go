@@ -378,3 +378,20 @@ func TestOctave(t *testing.T) {
 		require.Equal(t, want, [2]int64{from, to})
 	}
 }
+
+// What is no contract is told as it is everywhere else, and judges nothing.
+func TestCollectChecksTheContract(t *testing.T) {
+	for _, confidence := range []string{"7", "-1"} {
+		s := short()
+		s.status = ""
+		s.info = func(info *results.Info) {
+			info.Contract = json.RawMessage(`{"confidence":` + confidence + `,"capacity_gate":[{"limit":{"absolute":1},"metric":"ttft",` +
+				`"name":"ttft_p95","op":"<=","phase":"steady","section":"capacity_gate","stat":{"kind":"quantile","quantile":0.95},"text":"<= 1ms","unit":"ms"}]}`)
+		}
+		dir := filepath.Join(t.TempDir(), "run")
+		s.write(t, dir)
+		_, err := Collect([]string{dir})
+		require.EqualError(t, err, filepath.Join(dir, "run.json")+": contract: confidence: got "+confidence+
+			", expected a number above 0.5 and below 1")
+	}
+}

@@ -2,8 +2,10 @@ package results
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 )
 
@@ -81,6 +83,16 @@ func (a *appendFile) committed() error {
 		return a.flush()
 	}
 	return nil
+}
+
+// inPlace is false once the file is known not to be the one under its name any more.
+func (a *appendFile) inPlace() bool {
+	there, err := os.Stat(a.path)
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	own, err := a.file.Stat()
+	return err != nil || os.SameFile(own, there)
 }
 
 func (a *appendFile) close() error {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -16,6 +17,11 @@ import (
 type Options struct {
 	// Overwrite allows a directory that is not empty. The files of an earlier run are removed, other files stay.
 	Overwrite bool
+	// Whole makes the evidence appear in the directory when it is complete, by Close, and not before. Until then the directory
+	// keeps what it held, and a process that dies leaves nothing that could be taken for results.
+	Whole bool
+	// Warn is told where the directory could not be locked; nil tells nobody.
+	Warn func(error)
 	// HistogramInterval is the time between two writings of the histograms; 0 means 5 s. Of a killed run the
 	// histograms can be this old.
 	HistogramInterval time.Duration
@@ -30,7 +36,11 @@ const defaultHistogramInterval = 5 * time.Second
 // the file return the same error, which names the file and the cause; the lines already in the file stay whole. The
 // histograms are tried again at their next interval, since each writing holds all that was seen.
 type Writer struct {
-	dir      string
+	dir      string // of the files
+	place    string // where they belong: another directory while a whole is not complete
+	made     bool   // the place was made for them
+	lock     *Lock
+	gone     error // the files are not where they were written
 	interval time.Duration
 
 	mu       sync.Mutex
@@ -50,9 +60,23 @@ type Writer struct {
 }
 
 // Create makes the directory, with its parents, and writes the first run.json. A directory that is not empty is
-// refused unless Overwrite is set. The schema, and the start time if it is zero, are filled in.
+// refused unless Overwrite is set, and one that another writer has is ErrInUse: it is locked until Close or Discard. The
+// schema, and the start time if it is zero, are filled in. After an error the directory holds nothing of the new run.
 func Create(dir string, info Info, options Options) (*Writer, error) {
-	if err := prepareDir(dir, options.Overwrite); err != nil {
+	_, err := os.Stat(dir)
+	made := errors.Is(err, fs.ErrNotExist)
+	if err := os.MkdirAll(dir, dirMode); err != nil { // #nosec G301 -- see fileMode
+		return nil, fmt.Errorf("results: %w", err)
+	}
+	lock, err := LockDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	if lock.Missing != nil && options.Warn != nil {
+		options.Warn(lock.Missing)
+	}
+	if err := refuseOccupied(dir, options); err != nil {
+		lock.Release()
 		return nil, err
 	}
 	info.Schema = Schema
@@ -61,16 +85,31 @@ func Create(dir string, info Info, options Options) (*Writer, error) {
 		info.Started = time.Now()
 	}
 	w := &Writer{
-		dir: dir, interval: options.HistogramInterval, info: info, groups: make(map[groupKey]*histogramGroup),
+		dir: dir, place: dir, made: made, lock: lock, interval: options.HistogramInterval, info: info, groups: make(map[groupKey]*histogramGroup),
 		histogramFiles: make(map[string]FileRecord),
 	}
 	if w.interval == 0 {
 		w.interval = defaultHistogramInterval
 	}
+	if err := w.begin(options); err != nil {
+		lock.Release()
+		return nil, err
+	}
 	if err := w.open(); err != nil {
-		return nil, errors.Join(err, w.closeFiles())
+		return nil, errors.Join(err, w.discard())
 	}
 	return w, nil
+}
+
+func refuseOccupied(dir string, options Options) error {
+	if options.Overwrite {
+		return nil
+	}
+	occupied, err := Occupied(dir)
+	if err == nil && occupied {
+		err = fmt.Errorf("results: directory %s is not empty: give another one, or overwrite=true to replace the results in it", dir)
+	}
+	return err
 }
 
 func (w *Writer) open() error {
@@ -84,41 +123,10 @@ func (w *Writer) open() error {
 		}
 		*f.to = file
 	}
+	if w.dir != w.place {
+		return nil // it is no run before it is whole
+	}
 	return w.writeInfo()
-}
-
-func prepareDir(dir string, overwrite bool) error {
-	entries, err := os.ReadDir(dir)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-	case err != nil:
-		return fmt.Errorf("results: %w", err)
-	case len(entries) > 0 && !overwrite:
-		return fmt.Errorf("results: directory %s is not empty: give another one, or overwrite=true to replace the results in it", dir)
-	}
-	if overwrite {
-		for _, name := range []string{
-			RunFile, RequestsFile, SeriesFile, EventsFile, VerdictFile, MarkdownFile, HTMLFile, JUnitFile, ReportFile, RatesFile,
-		} {
-			if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
-				return fmt.Errorf("results: %w", err)
-			}
-		}
-		old, err := filepath.Glob(filepath.Join(dir, HistogramDir, "*.json"))
-		if err != nil {
-			return fmt.Errorf("results: %w", err)
-		}
-		for _, path := range old {
-			if err := os.Remove(path); err != nil {
-				return fmt.Errorf("results: %w", err)
-			}
-		}
-	}
-	const dirMode = 0o755                                                          // see fileMode
-	if err := os.MkdirAll(filepath.Join(dir, HistogramDir), dirMode); err != nil { // #nosec G301 -- see fileMode
-		return fmt.Errorf("results: %w", err)
-	}
-	return nil
 }
 
 var errClosed = errors.New("results: the writer is closed")
@@ -328,6 +336,12 @@ func (w *Writer) UpdateInfo(change func(*Info)) error {
 		return errClosed
 	}
 	change(&w.info)
+	if w.dir != w.place {
+		return nil // Close writes it
+	}
+	if err := w.checkPlace(); err != nil {
+		return err
+	}
 	return w.writeInfo()
 }
 
@@ -346,6 +360,9 @@ func (w *Writer) Flush(now time.Time) error {
 	defer w.mu.Unlock()
 	if w.closed {
 		return errClosed
+	}
+	if err := w.checkPlace(); err != nil {
+		return err
 	}
 	errs := make([]error, 0, 4)
 	errs = append(errs, w.requests.flush(), w.series.flush(), w.events.flush())
@@ -393,13 +410,38 @@ func (w *Writer) Close(ended time.Time, finish func(*Info)) error {
 		return nil
 	}
 	w.closed = true
+	defer w.lock.Release()
+	if err := w.checkPlace(); err != nil { // what is there now is another one's
+		_ = w.closeFiles() //nolint:errcheck // nobody can read them any more
+		return err
+	}
 	w.info.Ended = ended
 	if finish != nil {
 		finish(&w.info)
 	}
 	err := errors.Join(w.closeFiles(), w.writeHistograms())
 	w.recordFiles()
-	return errors.Join(err, w.writeInfo())
+	err = errors.Join(err, w.writeInfo())
+	switch {
+	case w.dir == w.place:
+		return err
+	case err != nil:
+		return errors.Join(err, w.discard())
+	}
+	return w.putInPlace()
+}
+
+// ErrGone is returned once the files of a run were removed or replaced while it wrote them: it has no evidence any more.
+var ErrGone = errors.New("it was removed or replaced while the run wrote it: the evidence is lost")
+
+// checkPlace is an error once a file is not the one that others find under its name.
+func (w *Writer) checkPlace() error {
+	for _, file := range []*appendFile{w.requests, w.series, w.events} {
+		if w.gone == nil && !file.inPlace() {
+			w.gone = fmt.Errorf("results: %s: %w", file.path, ErrGone)
+		}
+	}
+	return w.gone
 }
 
 // recordFiles puts into run.json what the files hold. What could not be written is not in them.

@@ -1,10 +1,6 @@
 package verdict
 
 import (
-	"encoding/json"
-	"fmt"
-	"path/filepath"
-
 	"github.com/safeqps/xk6-safeqps/gate/contract"
 	"github.com/safeqps/xk6-safeqps/gate/results"
 )
@@ -23,17 +19,17 @@ type CrossedThreshold struct {
 }
 
 // crossed tells which of k6's thresholds were crossed, each once: the instances of a distributed test have the same.
-func (j *judge) crossed(out *Result, events []results.Event) error {
+func (j *judge) crossed(out *Result, events []results.Event) {
 	asked := map[string]bool{}
 	for _, t := range contract.Thresholds(j.contract) {
 		asked[t.String()] = true
 	}
-	if len(j.run.Info.Contract) > 0 {
-		var carried contract.Contract
-		if err := json.Unmarshal(j.run.Info.Contract, &carried); err != nil {
-			return fmt.Errorf("%s: contract: %w", filepath.Join(j.run.Dir, results.RunFile), err)
-		}
-		for _, t := range contract.Thresholds(&carried) {
+	carried, err := CarriedContract(j.run)
+	switch {
+	case err != nil: // another one judges
+		out.warn("the contract that the run carries can not be read, so that its thresholds count as the script's own: %v", err)
+	case carried != nil:
+		for _, t := range contract.Thresholds(carried) {
 			asked[t.String()] = true
 		}
 	}
@@ -48,6 +44,4 @@ func (j *judge) crossed(out *Result, events []results.Event) error {
 			out.warn("a threshold of the script's own was crossed: %s. It is no part of the contract, and of this verdict", e.Rule)
 		}
 	}
-
-	return nil
 }

@@ -1,7 +1,6 @@
 package verdict
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -25,14 +24,11 @@ func Of(run *results.Run) (*Result, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("verdict: %w", err)
 	}
-	if len(run.Info.Contract) == 0 {
-		return nil, nil //nolint:nilnil // see above
+	c, err := CarriedContract(run)
+	if c == nil || err != nil {
+		return nil, err
 	}
-	var c contract.Contract
-	if err := json.Unmarshal(run.Info.Contract, &c); err != nil {
-		return nil, fmt.Errorf("verdict: %s: contract: %w", filepath.Join(run.Dir, results.RunFile), err)
-	}
-	return Judge(run, &c)
+	return Judge(run, c)
 }
 
 // BrokenHeadroom says which criteria on the load generator were not kept, each with what was measured and the limit; "" where

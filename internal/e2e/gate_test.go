@@ -348,3 +348,42 @@ func TestAnArchiveCarriesTraceAndContract(t *testing.T) {
 	inspect.Dir = cmd.Dir
 	require.Equal(t, 0, finish(t, inspect).exit)
 }
+
+// While a run goes on, its directory is read by whoever likes, and written by nobody else; when it is killed, it is free.
+func TestADirectoryBelongsToOneRunAtATime(t *testing.T) {
+	t.Parallel()
+	sim := startEngine(t, nil)
+	contract := `
+capacity_gate:
+  ttft_p95: "<= 20s"`
+	cmd, dir := gatedRun(t, contract, "-e", "URL=http://"+sim.host)
+	require.NoError(t, cmd.Start())
+	require.Eventually(t, func() bool {
+		info, err := os.Stat(filepath.Join(dir, results.RequestsFile))
+
+		return err == nil && info.Size() > 0
+	}, time.Minute, 10*time.Millisecond)
+
+	again := func() ran {
+		other := command(t, "run", "--quiet", "--address", "", "--out", "llm="+dir+",overwrite=true", "-e", "URL=http://"+sim.host, "script.js")
+		other.Dir = filepath.Dir(dir)
+
+		return finish(t, other)
+	}
+	r := again()
+	require.Equal(t, 255, r.exit, r.stderr)
+	require.Contains(t, r.stderr, "directory "+dir+" is in use: another one is writing to it")
+	r = runK6(t, "x", "llm", "gate", "verdict", dir)
+	require.Contains(t, r.stdout, "the run did not come to its end", r.stderr)
+	r = runK6(t, "x", "llm", "report", dir)
+	require.Equal(t, 0, r.exit, r.stderr)
+
+	require.NoError(t, cmd.Process.Kill())
+	require.Error(t, cmd.Wait())
+	require.FileExists(t, filepath.Join(dir, results.LockFile), "it was killed")
+	r = again()
+	require.Equal(t, 0, r.exit, r.stderr)
+	require.Contains(t, r.stdout, "verdict: PASS")
+	require.NoFileExists(t, filepath.Join(dir, results.LockFile))
+	keepsSchema(t, dir)
+}

@@ -4,10 +4,13 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/safeqps/xk6-safeqps/gate/results"
 	"github.com/safeqps/xk6-safeqps/trace/format"
 )
 
@@ -114,4 +117,44 @@ func TestTracesAreDescribedForPrograms(t *testing.T) {
 		"--skip-bad-rows", "--out", filepath.Join(dir, "log.jsonl"), "--json")
 	require.Equal(t, 0, r.exit, r.stderr)
 	require.True(t, json.Valid([]byte(r.stderr)), r.stderr)
+}
+
+// What cannot be written is told with the exit code of every command, and not with k6's own.
+func TestAFullOutputIsWrongUse(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("there is no /dev/full here")
+	}
+	dir := t.TempDir()
+	rows, contract := filepath.Join(dir, "t.jsonl"), filepath.Join(dir, "slo.yaml")
+	require.NoError(t, os.WriteFile(rows, []byte(strings.Repeat(`{"timestamp":0,"input_length":5,"output_length":5}`+"\n", 3)), 0o600))
+	require.NoError(t, os.WriteFile(contract, []byte("capacity_gate: {ttft_p95: \"<= 1s\"}\n"), 0o600))
+	run := filepath.Join(dir, "run")
+	w, err := results.Create(run, results.Info{}, results.Options{})
+	require.NoError(t, err)
+	require.NoError(t, w.Close(time.Now(), nil))
+	for _, args := range [][]string{
+		{"gate", "check", contract},
+		{"gate", "check", contract, "--json"},
+		{"gate", "explain", contract},
+		{"gate", "explain", contract, "--json"},
+		{"trace", "inspect", rows},
+		{"trace", "inspect", rows, "--json"},
+		{"trace", "convert", rows},
+		{"trace", "generate", "--rate", "5", "--duration", "10s", "--mix", "chat"},
+		{"gate", "verdict", run, "--contract", contract},
+		{"gate", "verdict", run, "--contract", contract, "--json"},
+		{"report", run},
+		{"report", run, "--json"},
+	} {
+		cmd := command(t, append([]string{"x", "llm"}, args...)...)
+		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+		require.NoError(t, err)
+		var stderr strings.Builder
+		cmd.Stdout, cmd.Stderr = full, &stderr
+		require.Error(t, cmd.Run(), "%v", args)
+		require.NoError(t, full.Close())
+		require.Equal(t, 3, cmd.ProcessState.ExitCode(), "%v: %s", args, stderr.String())
+		require.Equal(t, 1, strings.Count(stderr.String(), "no space left on device"), "%v: %s", args, stderr.String())
+	}
 }
