@@ -4,7 +4,6 @@ package merge
 
 import (
 	"container/heap"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -101,13 +100,6 @@ func check(runs []*results.Run) error {
 	}
 	first := runs[0]
 	for _, run := range runs[1:] {
-		for name, pair := range map[string][2]json.RawMessage{
-			"contract": {first.Info.Contract, run.Info.Contract}, "decision": {first.Info.Decision, run.Info.Decision},
-		} {
-			if !slices.Equal(pair[0], pair[1]) {
-				return fmt.Errorf("%w: %s and %s differ in their %s", ErrDifferent, first.Dir, run.Dir, name)
-			}
-		}
 		if err := sameTest(first, run); err != nil {
 			return err
 		}
