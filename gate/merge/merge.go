@@ -72,12 +72,16 @@ func Merge(dirs []string, out string, options Options) (Report, error) {
 	if err != nil {
 		return Report{}, fmt.Errorf("merge: %w", err)
 	}
+	skew, err := startSkew(parts, all)
+	if err != nil {
+		return Report{}, fmt.Errorf("merge: %w", err)
+	}
 	info := joinInfo(parts)
 	w, err := results.Create(out, info, results.Options{Overwrite: options.Overwrite})
 	if err != nil {
 		return Report{}, fmt.Errorf("merge: %w", err)
 	}
-	report := Report{Merged: results.Merged{Instances: instances, StartSkewMS: startSkew(all), Covered: covered(instances)}}
+	report := Report{Merged: results.Merged{Instances: instances, StartSkewMS: skew, Covered: covered(instances)}}
 	err = errors.Join(
 		joinRequests(all, w),
 		joinHistograms(parts, w),
