@@ -102,6 +102,7 @@ func TestTheFirstArrivalsTellOfStockExecutors(t *testing.T) {
 		plain   = `{"executor":"constant-arrival-rate","rate":2,"timeUnit":null}`
 		ramp    = `{"executor":"ramping-arrival-rate","startRate":null,"timeUnit":"1m0s","stages":[{"duration":"10s","target":0},{"duration":"10m0s","target":60}]}`
 		level   = `{"executor":"ramping-arrival-rate","startRate":6,"timeUnit":"1s","stages":[{"duration":"0s","target":3},{"duration":"1m","target":3}]}`
+		flat    = `{"executor":"ramping-arrival-rate","startRate":60,"timeUnit":"1m0s","stages":[{"duration":"1m0s","target":60}]}`
 		vus     = `{"executor":"ramping-vus","startVUs":0,"stages":[{"duration":"1m","target":60}]}`
 		closed  = `{"executor":"constant-vus","vus":6,"duration":"1m0s"}`
 		trace   = `{"executor":"trace-arrival-rate","trace":"t"}`
@@ -112,21 +113,22 @@ func TestTheFirstArrivalsTellOfStockExecutors(t *testing.T) {
 		first    [3]float64 // arrivals of the three instances, seconds
 		want     float64    // ms; below zero for none
 	}{
-		"together":                      {fast, [3]float64{0, 1. / 60, 2. / 60}, 0},
-		"one late":                      {fast, [3]float64{0, 1. / 60, 30}, 29900},
-		"the first late":                {fast, [3]float64{30, 0, 1. / 60}, 29900},
-		"one late, one early":           {fast, [3]float64{10, 0, 15}, 9900 + 4900},
-		"six a minute are 10 s apart":   {slow, [3]float64{0, 10, 20}, 0},
-		"six a minute, a minute late":   {slow, [3]float64{0, 10, 80}, 20000},
-		"without a unit it is a second": {plain, [3]float64{0, 0.5, 11}, 8000},
-		"a slow ramp":                   {ramp, [3]float64{10 + 34.6, 10 + 49, 10 + 60}, 0}, // sqrt(1200 n)
-		"a slow ramp, late":             {ramp, [3]float64{44.6, 59, 110 + 44.6}, 15147},    // 10+sqrt(1200*6)
-		"a ramp from a level":           {level, [3]float64{0, 0.33, 12}, 10000},
-		"VUs that are added":            {vus, [3]float64{1, 2, 3}, 0},
-		"VUs that are added late":       {vus, [3]float64{1, 2, 13}, 6000},
-		"VUs that begin at once":        {closed, [3]float64{0, 0, 5}, 5000},
-		"of a trace only rows tell":     {trace, [3]float64{0, 0, 30}, -1},
-		"without a schedule":            {foreign, [3]float64{0, 0, 30}, -1},
+		"together":                       {fast, [3]float64{0, 1. / 60, 2. / 60}, 0},
+		"one late":                       {fast, [3]float64{0, 1. / 60, 30}, 29900},
+		"the first late":                 {fast, [3]float64{30, 0, 1. / 60}, 29900},
+		"one late, one early":            {fast, [3]float64{10, 0, 15}, 9900 + 4900},
+		"six a minute are 10 s apart":    {slow, [3]float64{0, 10, 20}, 0},
+		"six a minute, a minute late":    {slow, [3]float64{0, 10, 80}, 20000},
+		"without a unit it is a second":  {plain, [3]float64{0, 0.5, 11}, 8000},
+		"a slow ramp":                    {ramp, [3]float64{10 + 34.6, 10 + 49, 10 + 60}, 0}, // sqrt(1200 n)
+		"a slow ramp, late":              {ramp, [3]float64{44.6, 59, 110 + 44.6}, 15147},    // 10+sqrt(1200*6)
+		"a ramp from a level":            {level, [3]float64{0, 0.33, 12}, 10000},
+		"a ramp that begins with a rate": {flat, [3]float64{0, 1, 12}, 6000},
+		"VUs that are added":             {vus, [3]float64{1, 2, 3}, 0},
+		"VUs that are added late":        {vus, [3]float64{1, 2, 13}, 6000},
+		"VUs that begin at once":         {closed, [3]float64{0, 0, 5}, 5000},
+		"of a trace only rows tell":      {trace, [3]float64{0, 0, 30}, -1},
+		"without a schedule":             {foreign, [3]float64{0, 0, 30}, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
