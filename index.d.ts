@@ -12,6 +12,9 @@ declare module 'k6/x/llm' {
   /** The API that a request speaks. */
   export type API = 'chat' | 'completions' | 'responses' | 'messages';
 
+  /** The encodings of tiktoken that are built in. */
+  export type Encoding = 'cl100k_base' | 'o200k_base' | 'p50k_base' | 'r50k_base';
+
   /** Limits of one request for `llm_goodput`. A limit on something that was not measured is not met. */
   export interface SLO {
     /** Time to first token. */
@@ -56,16 +59,16 @@ declare module 'k6/x/llm' {
     model?: string | Record<string, number>;
     /** Decides what weights choose. Default: 0. */
     seed?: number;
-    /** Headers of every request. */
-    headers?: Record<string, string>;
+    /** Headers of every request. Numbers and booleans are sent as their text. */
+    headers?: Record<string, string | number | boolean>;
     /** Bounds the whole request. Default: 10 minutes. */
     timeout?: Duration;
     /** Bounds the time without output, from the send on; comments and heartbeats do not count. Default: none. */
     idleTimeout?: Duration;
     /** What `chat()` speaks. Default: "chat". */
     api?: API;
-    /** A tiktoken encoding that counts tokens where the server does not, e.g. "cl100k_base". */
-    tokenizer?: string;
+    /** The encoding that counts tokens where the server does not. */
+    tokenizer?: Encoding;
     slo?: SLO;
     cost?: Cost;
     /** Tags of every sample. */
@@ -81,13 +84,24 @@ declare module 'k6/x/llm' {
   }
 
   /** Models a user who leaves: exactly one of the two. */
-  export type AbortAfter = { tokens: number } | { ms: number };
+  export type AbortAfter = { tokens: number; ms?: undefined } | { ms: number; tokens?: undefined };
 
   /** The provider's own request body, with its own names, and our fields beside them. */
-  export interface Request {
+  export type Request = RequestFields & Prompt;
+
+  /** What is asked: `messages` of chat and messages, `prompt` or `prompt_embeds` of completions, `input` or `prompt` of responses. */
+  export type Prompt =
+    | { messages: unknown[] }
+    | { prompt: NonNullable<RequestFields['prompt']> }
+    | { prompt_embeds: {} }
+    | { input: {} };
+
+  /** A request without its prompt. */
+  export interface RequestFields {
     model?: string;
     messages?: unknown[];
-    prompt?: string | string[] | number[];
+    /** A text or token ids, or several; of responses a stored prompt. */
+    prompt?: string | string[] | number[] | number[][] | Record<string, unknown>;
     input?: unknown;
     max_tokens?: number;
     max_completion_tokens?: number;
@@ -201,13 +215,13 @@ declare module 'k6/x/llm' {
   }
 
   /** A request for embeddings: the provider's own body, and our fields that make sense there. */
-  export interface EmbeddingsRequest extends Request {
+  export interface EmbeddingsRequest extends RequestFields {
     input: string | string[] | number[] | number[][];
     dimensions?: number;
     encoding_format?: 'float' | 'base64';
     stream?: false;
     slo?: { e2e?: Duration };
-    abortAfter?: { ms: number };
+    abortAfter?: { ms: number; tokens?: undefined };
   }
 
   export interface ImageOptions {
@@ -240,9 +254,12 @@ declare module 'k6/x/llm' {
   }
 
   /** A turn's request: what `chat()` takes without messages, and what is done with calls of tools. */
-  export interface TurnRequest extends Request {
+  export type TurnRequest = RequestFields & (ToolLoop | { onToolCall?: undefined; maxRounds?: undefined });
+
+  /** What is done with calls of tools. */
+  export interface ToolLoop {
     /** Runs a call. What it returns is the result: a text as it is, anything else as JSON. Without it, calls are left to you. */
-    onToolCall?: (call: ToolCall) => unknown;
+    onToolCall: (call: ToolCall) => unknown;
     /** Bounds the requests of one turn. Default: 8. Calls that are left over want their results with the next turn. */
     maxRounds?: number;
   }
@@ -271,7 +288,7 @@ declare module 'k6/x/llm' {
 }
 
 declare module 'k6/x/llm/trace' {
-  import type { API, Duration, Request } from 'k6/x/llm';
+  import type { API, Duration, Encoding, Request } from 'k6/x/llm';
 
   /** How the served model counts: tokens = perWord (0.2 to 16) × words + overhead (-1 to 100,000). `calibrate()` finds it. */
   export interface Calibration {
@@ -292,7 +309,7 @@ declare module 'k6/x/llm/trace' {
     /** Prompts of token ids, exact by construction, for completions servers that take them. */
     tokenIds?: { vocabulary: number } | { low: number; high: number };
     /** A file of prompts, drawn without repetition; `fit` names the encoding by which they are cut to length. */
-    prompts?: string | { file: string; fit?: string };
+    prompts?: string | { file: string; fit?: Encoding };
     /** Do not reuse prefixes by the trace's hash ids. */
     ignoreHashIds?: boolean;
     /** Ask for answers of exactly the trace's length. Such runs compare configurations and claim no capacity. */
@@ -301,7 +318,10 @@ declare module 'k6/x/llm/trace' {
     streamShare?: number;
   }
 
-  export interface OpenOptions extends RequestOptions {
+  export type OpenOptions = ReadOptions & ({ speed?: number; rate?: undefined } | { speed?: undefined; rate?: number });
+
+  /** How a file is read and replayed. */
+  export interface ReadOptions extends RequestOptions {
     format?: string;
     unit?: 's' | 'ms' | 'us' | 'ns' | 'wall_clock';
     blockSize?: number;
@@ -314,7 +334,7 @@ declare module 'k6/x/llm/trace' {
     limit?: number;
     /** Replay so many times as fast as recorded. */
     speed?: number;
-    /** Rescale to this mean rate, in requests per second. */
+    /** Rescale to this mean rate, in requests per second. Not beside `speed`. */
     rate?: number;
     /** Repeat: for ever, or so often in all. */
     loop?: boolean | number;
@@ -324,12 +344,16 @@ declare module 'k6/x/llm/trace' {
     classes?: Record<string, number>;
   }
 
-  export interface GenerateOptions extends RequestOptions {
-    rate?: number;
-    startRate?: number;
-    stages?: { duration: Duration; target: number }[];
-    duration?: Duration;
-    count?: number;
+  export type GenerateOptions = WorkloadOptions & Arrivals;
+
+  /** When requests come: at one rate for a time or a number of requests, or at a rate that changes. */
+  export type Arrivals =
+    | { rate: number; duration: Duration; count?: number; stages?: undefined; startRate?: undefined }
+    | { rate: number; count: number; duration?: Duration; stages?: undefined; startRate?: undefined }
+    | { stages: { duration: Duration; target: number }[]; startRate?: number; duration?: Duration; count?: number; rate?: undefined };
+
+  /** How requests of a synthetic workload come, and what they ask for. */
+  export interface WorkloadOptions extends RequestOptions {
     /** Gamma shape k of the gaps: 1 Poisson, less bursty, more smooth. Default: 1. */
     burstiness?: number | 'constant';
     freeCount?: boolean;
@@ -385,7 +409,7 @@ declare module 'k6/x/llm/trace' {
     baseURL: string;
     model?: string;
     apiKey?: string;
-    headers?: Record<string, string>;
+    headers?: Record<string, string | number | boolean>;
     api?: API;
     /** By the server's /tokenize, or by the usage of answers of one token. Default: whichever it has. */
     by?: 'tokenize' | 'usage';

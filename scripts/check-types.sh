@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Type-checks the examples against index.d.ts. Needs npm; without it the check is left out, and says so.
+# Type-checks the examples against index.d.ts, and what it must accept (tools/types/accepted.ts) and refuse (refused.ts). Needs npm; without it the check is left out, and says so.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 if ! command -v npm >/dev/null 2>&1; then
-  echo "check-types: npm is not installed, so index.d.ts was not checked against the examples"
+  echo "check-types: npm is not installed, so index.d.ts was not checked"
   exit 0
 fi
 cd tools/types

@@ -1,10 +1,12 @@
 package merge
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"math/big"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -75,13 +77,21 @@ func overlap(a, b string) bool {
 
 // sameTest is an error where two runs differ in what makes the test: instances of one have all of it in common.
 func sameTest(a, b *results.Run) error {
-	var differences []string
+	differences, err := agreementDifferences(a, b)
+	if err != nil {
+		return fmt.Errorf("merge: %w", err)
+	}
 	if a.Info.Workload != b.Info.Workload {
 		differences = append(differences, fmt.Sprintf("workload %q and %q", a.Info.Workload, b.Info.Workload))
 	}
 	differences = append(differences, differing("digest", a.Info.Digests, b.Info.Digests)...)
 	differences = append(differences, differing("seed", a.Info.Seeds, b.Info.Seeds)...)
 	differences = append(differences, differing("rate", a.Info.Rates, b.Info.Rates)...)
+	offered, err := scenarioDifferences(a, b)
+	if err != nil {
+		return fmt.Errorf("merge: %w", err)
+	}
+	differences = append(differences, offered...)
 	if len(differences) == 0 {
 		return nil
 	}
@@ -91,12 +101,7 @@ func sameTest(a, b *results.Run) error {
 
 func differing[V comparable](what string, a, b map[string]V) []string {
 	var out []string
-	all := maps.Clone(a)
-	if all == nil {
-		all = map[string]V{}
-	}
-	maps.Copy(all, b)
-	for _, key := range slices.Sorted(maps.Keys(all)) {
+	for _, key := range eitherKey(a, b) {
 		x, inA := a[key]
 		y, inB := b[key]
 		switch {
@@ -108,6 +113,121 @@ func differing[V comparable](what string, a, b map[string]V) []string {
 	}
 
 	return out
+}
+
+// agreementDifferences names what differs in the contracts of two runs, and in what they are to decide.
+func agreementDifferences(a, b *results.Run) ([]string, error) {
+	var out []string
+	for _, of := range []struct {
+		what string
+		a, b json.RawMessage
+	}{{"contract", a.Info.Contract, b.Info.Contract}, {"decision", a.Info.Decision, b.Info.Decision}} {
+		if (len(of.a) == 0) != (len(of.b) == 0) {
+			out = append(out, of.what+", which only one of them has")
+
+			continue
+		}
+		if len(of.a) == 0 {
+			continue
+		}
+		var values [2]any
+		for i, text := range []json.RawMessage{of.a, of.b} {
+			if err := json.Unmarshal(text, &values[i]); err != nil {
+				return nil, fmt.Errorf("%s: %s: %w", filepath.Join([]*results.Run{a, b}[i].Dir, results.RunFile), of.what, err)
+			}
+		}
+		for _, d := range differencesIn(values[0], values[1]) {
+			out = append(out, fmt.Sprintf("%s: %s", of.what, d))
+		}
+	}
+
+	return out, nil
+}
+
+// options is what is read of k6's options, as run.json has them.
+type options struct {
+	Scenarios map[string]json.RawMessage `json:"scenarios"`
+}
+
+// rawScenarios are the scenarios of a run. One whose options were not kept has none.
+func rawScenarios(run *results.Run) (map[string]json.RawMessage, error) {
+	if len(run.Info.Options) == 0 {
+		return nil, nil
+	}
+	var o options
+	if err := json.Unmarshal(run.Info.Options, &o); err != nil {
+		return nil, fmt.Errorf("%s: options: %w", filepath.Join(run.Dir, results.RunFile), err)
+	}
+
+	return o.Scenarios, nil
+}
+
+// generatorOptions say how a load generator is equipped. They change nothing in the load that is offered: what an instance
+// could not start is counted as dropped.
+//
+//nolint:gochecknoglobals // a constant list
+var generatorOptions = []string{"preAllocatedVUs", "maxVUs"}
+
+// judgedTags are the tags of a scenario that say what its requests are judged as.
+//
+//nolint:gochecknoglobals // a constant list
+var judgedTags = []string{"phase", "step", "class"}
+
+// watching is the executor of gate.monitor. It offers no load; the contract that it carries is compared by itself.
+const watching = "llm-monitor"
+
+// scenarioDifferences names what differs in the load that two runs were told to offer. Values of env are not named, since
+// they may be secrets.
+func scenarioDifferences(a, b *results.Run) ([]string, error) {
+	if (len(a.Info.Options) == 0) != (len(b.Info.Options) == 0) {
+		return []string{"options, which only one of them has"}, nil
+	}
+	both := make([]map[string]any, 2)
+	for i, run := range []*results.Run{a, b} {
+		raw, err := rawScenarios(run)
+		if err != nil {
+			return nil, err
+		}
+		both[i] = map[string]any{}
+		for name, text := range raw {
+			var s map[string]any
+			if err := json.Unmarshal(text, &s); err != nil {
+				return nil, fmt.Errorf("%s: options: scenario %s: %w", filepath.Join(run.Dir, results.RunFile), name, err)
+			}
+			if s["executor"] != watching {
+				both[i][name] = offered(s)
+			}
+		}
+	}
+	var out []string
+	for _, name := range eitherKey(both[0], both[1]) {
+		x, inA := both[0][name]
+		y, inB := both[1][name]
+		if inA != inB {
+			out = append(out, fmt.Sprintf("scenario %s, which only one of them has", name))
+
+			continue
+		}
+		for _, d := range differencesIn(x, y) {
+			if strings.HasPrefix(d.path, "env.") || d.path == "env" {
+				out = append(out, fmt.Sprintf("scenario %s: %s", name, d.path))
+			} else {
+				out = append(out, fmt.Sprintf("scenario %s: %s", name, d))
+			}
+		}
+	}
+
+	return out, nil
+}
+
+// offered is a scenario without what may differ between the instances of one test.
+func offered(s map[string]any) map[string]any {
+	maps.DeleteFunc(s, func(option string, _ any) bool { return slices.Contains(generatorOptions, option) })
+	if tags, ok := s["tags"].(map[string]any); ok {
+		maps.DeleteFunc(tags, func(tag string, _ any) bool { return !slices.Contains(judgedTags, tag) })
+	}
+
+	return s
 }
 
 // rowsTwice counts the rows that more than one instance had. A row is one of a scenario's trace: other scenarios number

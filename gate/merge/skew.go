@@ -55,24 +55,70 @@ func leastSkew(a, b []due) (ms float64, ok bool) {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// startSkew is how far apart the instances certainly began one schedule, the worst of the scenarios; nil where no two of them
-// had rows of one.
-func startSkew(all [][]results.Request) *float64 {
+// firstArrivals are the first arrivals of each scenario. Requests are in the order of their arrival.
+func firstArrivals(requests []results.Request) map[string]time.Time {
+	out := map[string]time.Time{}
+	for i := range requests {
+		if r := &requests[i]; r.Attempt <= 1 {
+			if _, seen := out[r.Scenario]; !seen {
+				out[r.Scenario] = r.Arrival()
+			}
+		}
+	}
+
+	return out
+}
+
+// leastApart is the least time, in milliseconds, by which b began after a, by their first arrivals, each of which came
+// within a reach of the beginning.
+func leastApart(a, b time.Time, reachA, reachB time.Duration) float64 {
+	later := b.Sub(a)
+
+	return milliseconds(max(later-reachB, min(0, later+reachA)))
+}
+
+// startSkew is how far apart the instances certainly began, the worst of the scenarios; nil where nothing bounds it. Rows of
+// one trace do so closely. Of the load of k6's own executors no arrival has a number, so that only the first ones tell.
+func startSkew(parts []part, all [][]results.Request) (*float64, error) {
+	options, err := scenarios(parts[0].Run)
+	if err != nil {
+		return nil, err
+	}
+	reaches := func(name string, i int) (time.Duration, bool) {
+		return options[name].reach(share(parts[i].Info.Segment))
+	}
+	rows, begun := schedules(all[0]), firstArrivals(all[0])
 	var worst *float64
-	first := schedules(all[0])
 	low, high := map[string]float64{}, map[string]float64{}
-	for _, requests := range all[1:] {
-		for scenario, rows := range schedules(requests) {
-			ms, ok := leastSkew(first[scenario], rows)
+	for i := 1; i < len(all); i++ {
+		otherRows := schedules(all[i])
+		for name, at := range firstArrivals(all[i]) {
+			ms, ok := leastSkew(rows[name], otherRows[name])
+			if first, both := begun[name]; !ok && both {
+				reachFirst, known := reaches(name, 0)
+				reach, knownToo := reaches(name, i)
+				ms, ok = leastApart(first, at, reachFirst, reach), known && knownToo
+			}
 			if !ok {
 				continue
 			}
-			low[scenario], high[scenario] = math.Min(low[scenario], ms), math.Max(high[scenario], ms)
-			if apart := high[scenario] - low[scenario]; worst == nil || apart > *worst {
+			low[name], high[name] = math.Min(low[name], ms), math.Max(high[name], ms)
+			if apart := high[name] - low[name]; worst == nil || apart > *worst {
 				worst = &apart
 			}
 		}
 	}
 
-	return worst
+	return worst, nil
+}
+
+// share is that of an execution segment, 1 for none.
+func share(segment string) float64 {
+	from, to, ok := span(segment)
+	if !ok {
+		return 1
+	}
+	size, _ := to.Sub(to, from).Float64()
+
+	return size
 }

@@ -82,6 +82,11 @@ const (
 	// apartMS is how far apart clocks or starts may be before it is called out, in milliseconds: the series counts in
 	// seconds.
 	apartMS = 1000
+	// mostApartMS and mostApartShare bound how far apart the instances may have begun, in milliseconds and as a share of the
+	// time that is judged. At its ends the service has a part of the load only. Within 2 % of the time that cannot move a
+	// share of requests by more than 2 % of itself; and two seconds are what starting instances one after the other takes.
+	mostApartMS    = 2000
+	mostApartShare = 0.02
 	// roundOff is how far the sum of segments may lie from the whole.
 	roundOff = 1e-9
 )
@@ -102,7 +107,7 @@ func (j *judge) tellInstances(out *Result) {
 		out.partial = true
 	}
 	if skew := merged.StartSkewMS; skew != nil && *skew > apartMS {
-		out.warn("the instances began at least %.0f ms apart: the load was not the schedule's", *skew)
+		j.tellApart(*skew, out)
 	}
 	for i := range merged.Instances {
 		instance := &merged.Instances[i]
@@ -119,4 +124,35 @@ func (j *judge) tellInstances(out *Result) {
 				instance.Name(), -offset.Upper, -offset.Lower, math.Abs(instance.CorrectedMS))
 		}
 	}
+}
+
+// tellApart says that the instances began apart. Too far apart they were no one test: the verdict on the load of the schedule
+// is then open.
+func (j *judge) tellApart(ms float64, out *Result) {
+	seconds, of := j.shortest(ms / 1000)
+	if ms <= mostApartMS || ms/1000 <= mostApartShare*seconds {
+		out.warn("the instances began at least %.0f ms apart: the load was not the schedule's", ms)
+
+		return
+	}
+	out.warn("the instances began at least %.0f ms apart: the load was not the schedule's, and nothing passes by it (that is more than "+
+		"%d s, and more than %g%% of the %.0f s of the %s)", ms, mostApartMS/1000, 100*mostApartShare, seconds, of)
+	out.partial = true
+}
+
+// shortest is the length of the steady phase, or of the shortest step of a staircase, as each instance had it: the joined
+// arrivals last longer by as much as the instances began apart.
+func (j *judge) shortest(apart float64) (seconds float64, of string) {
+	of = "steady phase"
+	seconds = math.Inf(1)
+	parts := j.parts()
+	if len(parts) > 1 {
+		of = "shortest step"
+	}
+	for _, part := range parts {
+		span := part.span(steady)
+		seconds = min(seconds, max(0, span.Last.Sub(span.First).Seconds()-apart))
+	}
+
+	return seconds, of
 }

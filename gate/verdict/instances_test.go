@@ -1,8 +1,11 @@
 package verdict
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -186,6 +189,54 @@ func TestWhatIsToldOfInstances(t *testing.T) {
 				expected = Inconclusive
 			}
 			require.Equal(t, expected, out.Verdict)
+		})
+	}
+}
+
+// A verdict is on the load of the schedule. Up to two seconds are what starting instances one after the other takes.
+func TestInstancesThatBeganFarApartDoNotPass(t *testing.T) {
+	t.Parallel()
+	headroom := map[string]float64{cpu: 0.1}
+	for name, c := range map[string]struct {
+		skew    float64 // ms
+		seconds int     // of the steady phase
+		steps   bool    // of half of it each
+		slo     string  // joinedSLO for none
+		want    Status
+		told    string
+	}{
+		"below two seconds":          {skew: 1999, seconds: 60, want: Pass},
+		"below 2 %":                  {skew: 3900, seconds: 200, want: Pass},
+		"above both":                 {skew: 4100, seconds: 200, want: Inconclusive, told: "more than 2 s, and more than 2% of the 196 s of the steady phase"},
+		"later than all of the rest": {skew: 389000, seconds: 60, want: Inconclusive, told: "and more than 2% of the 0 s of the steady phase"},
+		"of the shortest step":       {skew: 3900, seconds: 300, steps: true, want: Inconclusive, told: "and more than 2% of the 146 s of the shortest step"},
+		"a failure stays one":        {skew: 30000, seconds: 200, slo: "capacity_gate: {ttft_p95: \"<= 1ms\"}", want: Fail, told: "more than 2 s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := joined(headroom, headroom, headroom)
+			r.info.Merged.StartSkewMS = &c.skew
+			for i := range r.requests {
+				q := &r.requests[i]
+				at := epoch.Add(time.Duration(i) * time.Duration(c.seconds) * time.Second / time.Duration(len(r.requests)-1))
+				q.Due, q.Start = at, at
+				if c.steps {
+					q.Step = []string{"10", "20"}[2*i/len(r.requests)]
+				}
+			}
+			slo := c.slo
+			if slo == "" {
+				slo = joinedSLO
+			}
+			out := r.judge(t, slo)
+			require.Equal(t, c.want, out.Verdict, "%v", out.Warnings)
+			told := strings.Join(out.Warnings, "\n")
+			require.Contains(t, told, fmt.Sprintf("the instances began at least %.0f ms apart: the load was not the schedule's", c.skew))
+			require.Contains(t, told, c.told)
+			require.Equal(t, c.told != "", strings.Contains(told, "more than 2 s"))
+			for _, step := range out.Steps {
+				require.Equal(t, c.want, step.Verdict)
+			}
 		})
 	}
 }

@@ -116,7 +116,7 @@ type Result struct {
 	Started  time.Time          `json:"started,omitzero"`
 	Ended    time.Time          `json:"ended,omitzero"`
 
-	// partial is true where evidence of instances is missing.
+	// partial is true where evidence of instances is missing, or where they did not run at one time.
 	partial bool
 }
 

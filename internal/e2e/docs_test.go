@@ -554,7 +554,7 @@ func TestDocumentedClient(t *testing.T) {
 	t.Parallel()
 	types, reference := readText(t, "index.d.ts"), readText(t, "docs/client.md")
 	property := regexp.MustCompile(`(?m)^    (\w+)\??:`)
-	for _, name := range []string{"ClientOptions", "Request", "Response", "Usage", "Timings", "SLO", "Cost", "Retry", "SessionOptions", "TurnRequest", "TurnResponse", "EmbeddingsRequest", "ImageOptions"} {
+	for _, name := range []string{"ClientOptions", "RequestFields", "Response", "Usage", "Timings", "SLO", "Cost", "Retry", "SessionOptions", "ToolLoop", "TurnResponse", "EmbeddingsRequest", "ImageOptions"} {
 		head := regexp.MustCompile(`(?m)^  export interface ` + name + `(?: extends [\w<>', ]+)? \{$`).FindStringIndex(types)
 		require.NotNil(t, head, name)
 		body, _, _ := strings.Cut(types[head[1]:], "\n  }")

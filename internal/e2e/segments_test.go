@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +22,25 @@ capacity_gate:
   success_rate: ">= 0.5"
   ttft_p50: "<= 20s"`
 
+// inTime has a script begin at the instant AT, for a busy machine starts processes seconds apart.
+const inTime = `
+	import { sleep } from 'k6';
+	export function setup() {
+		sleep(Math.max(0, Number(__ENV.AT) - Date.now()) / 1000);
+	}`
+
+// instance is an instance of a script that begins soon.
+func instance(t *testing.T, script, segment, sequence string, args ...string) (*exec.Cmd, string) {
+	t.Helper()
+	cmd, dir := gatedRun(t, segmentsContract, append(args, "--execution-segment", segment, "--execution-segment-sequence", sequence)...)
+	require.NoError(t, os.WriteFile(filepath.Join(cmd.Dir, "script.js"), []byte(script+inTime), 0o600))
+
+	return cmd, dir
+}
+
+// soon is when instances that are started now begin.
+func soon() string { return fmt.Sprintf("AT=%d", time.Now().Add(4*time.Second).UnixMilli()) }
+
 // Three instances against the simulated engine, and one alone with the same trace. What they did is the same to the last
 // row; how long it took is not, since these are two runs: gate/merge takes one run apart and joins it again for that.
 func TestThreeInstancesAreOneTest(t *testing.T) {
@@ -32,10 +52,10 @@ func TestThreeInstancesAreOneTest(t *testing.T) {
 	segments := []string{"0:1/3", "1/3:2/3", "2/3:1"}
 	dirs, ends := make([]string, len(segments)), make([]ran, len(segments))
 	var running sync.WaitGroup
+	at := soon()
 	for i, segment := range segments {
 		var cmd *exec.Cmd
-		cmd, dirs[i] = gatedRun(t, segmentsContract, "-e", "URL=http://"+sim.host, "-e", "RATE=20",
-			"--execution-segment", segment, "--execution-segment-sequence", "0,1/3,2/3,1")
+		cmd, dirs[i] = instance(t, gated, segment, "0,1/3,2/3,1", "-e", "URL=http://"+sim.host, "-e", "RATE=20", "-e", at)
 		running.Go(func() { ends[i] = finish(t, cmd) })
 	}
 	running.Wait()
@@ -72,6 +92,63 @@ func TestASegmentWithoutItsSequenceIsRefused(t *testing.T) {
 	r := finish(t, cmd)
 	require.NotEqual(t, 0, r.exit)
 	require.Contains(t, r.stderr, "execution segment sequence")
+}
+
+// stockRate is a load of one of k6's own executors.
+const stockRate = `
+	import llm from 'k6/x/llm';
+	import gate from 'k6/x/llm/gate';
+	const contract = gate.open('./slo.yaml');
+	export const options = {
+		scenarios: {
+			load: {
+				executor: 'constant-arrival-rate', rate: Number(__ENV.RATE), duration: '3s', preAllocatedVUs: 60, tags: { phase: 'steady' },
+			},
+			...gate.monitor(contract),
+		},
+	};
+	const client = new llm.Client({ baseURL: __ENV.URL + '/v1', model: 'sim' });
+	export default function () {
+		client.chat({ messages: [{ role: 'user', content: 'hi' }], max_tokens: 2 });
+	}`
+
+// Arrivals of k6's own executors have no numbers: that one instance ran after the other, or was told another rate, shows all
+// the same.
+func TestStockExecutorsInstancesAreOneTestOnlyTogether(t *testing.T) {
+	t.Parallel()
+	sim := startEngine(t, nil)
+	at := soon()
+	run := func(segment, rate string) (*exec.Cmd, string) {
+		return instance(t, stockRate, segment, "0,1/2,1", "-e", "URL=http://"+sim.host, "-e", "RATE="+rate, "-e", at)
+	}
+	first, firstDir := run("0:1/2", "20")
+	second, secondDir := run("1/2:1", "20")
+	var beside ran
+	var running sync.WaitGroup
+	running.Go(func() { beside = finish(t, second) })
+	r := finish(t, first)
+	running.Wait()
+	require.Equal(t, 0, r.exit, r.stderr)
+	require.Equal(t, 0, beside.exit, beside.stderr)
+	later, laterDir := run("1/2:1", "20")
+	r = finish(t, later)
+	require.Equal(t, 0, r.exit, r.stderr)
+	other, otherDir := run("1/2:1", "2")
+	r = finish(t, other)
+	require.Equal(t, 0, r.exit, r.stderr)
+
+	merge := func(dir string) ran {
+		return runK6(t, "x", "llm", "merge", firstDir, dir, "--out", filepath.Join(t.TempDir(), "merged"))
+	}
+	r = merge(secondDir)
+	require.Equal(t, 0, r.exit, r.stderr+r.stdout)
+	require.Contains(t, r.stderr, "0 rows in more than one, began at least ")
+	r = merge(laterDir)
+	require.Equal(t, 2, r.exit, r.stderr+r.stdout)
+	require.Contains(t, r.stdout+r.stderr, "the load was not the schedule's, and nothing passes by it")
+	r = merge(otherDir)
+	require.Equal(t, 3, r.exit)
+	require.Contains(t, r.stderr, "scenario load: rate: 20 and 2")
 }
 
 func firstAttempts(t *testing.T, dir string) []results.Request {
