@@ -27,6 +27,13 @@ type allotment struct {
 	steady  bool
 }
 
+// stockExecutors are k6's own ones that run iterations of a script. Other extensions bring others, as the gate's monitor.
+//
+//nolint:gochecknoglobals // a constant list
+var stockExecutors = []string{
+	"constant-arrival-rate", "ramping-arrival-rate", "shared-iterations", "per-vu-iterations", "constant-vus", "ramping-vus", "externally-controlled",
+}
+
 func (a *allotment) row(iteration int) int {
 	return a.first + iteration/a.rows*a.every*a.rows + iteration%a.rows
 }
@@ -50,6 +57,9 @@ func allot(id string, rows int, scenarios lib.ScenarioConfigs) map[string]*allot
 			}
 
 			continue
+		}
+		if !slices.Contains(stockExecutors, config.GetType()) {
+			continue // it watches, or knows of no iterations
 		}
 		a := &allotment{scenario: name, rows: rows, every: 1, starts: config.GetStartTime(), steady: config.GetTags()["phase"] == phaseSteady}
 		if a.plan(config); a.planned < 0 {

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/sirupsen/logrus"
 	logtest "github.com/sirupsen/logrus/hooks/test"
 	"github.com/stretchr/testify/require"
 	"go.k6.io/k6/js/modulestest"
 	"go.k6.io/k6/lib"
+	"go.k6.io/k6/lib/executor"
 	"pgregory.net/rapid"
 )
 
@@ -186,4 +188,26 @@ func TestStockScenariosRepeatATraceOfOneInstant(t *testing.T) {
 	rows, second := iterate(t, p, rt, scenarios, "b", 0, 1)
 	require.Equal(t, []int{2, 3}, rows)
 	require.NotEqual(t, first[0], second[0])
+}
+
+// sender is an executor of another extension, as the gate's monitor is: it sends no requests of a trace.
+type sender struct{ executor.BaseConfig }
+
+func (sender) GetDescription(*lib.ExecutionTuple) string                            { return "" }
+func (sender) GetExecutionRequirements(*lib.ExecutionTuple) []lib.ExecutionStep     { return nil }
+func (sender) NewExecutor(*lib.ExecutionState, *logrus.Entry) (lib.Executor, error) { return nil, nil } //nolint:nilnil // never asked for
+func (sender) HasWork(*lib.ExecutionTuple) bool                                     { return true }
+
+// A scenario that watches does not make a closed loop one of several.
+func TestOtherExecutorsTakeNoRows(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		`{"closed": {"executor": "constant-vus", "vus": 2, "duration": "1s"}}`,
+		`{"open": {"executor": "constant-arrival-rate", "rate": 5, "duration": "2s", "preAllocatedVUs": 1}}`,
+	} {
+		alone, watched := scenarioConfigs(t, text), scenarioConfigs(t, text)
+		watched["llm_monitor"] = sender{executor.NewBaseConfig("llm_monitor", "llm-monitor")}
+		require.Equal(t, allot("t", 8, alone), allot("t", 8, watched))
+		require.Len(t, allot("t", 8, watched), 1)
+	}
 }
