@@ -141,9 +141,9 @@ func (m *moduleInstance) resolve(c *contract.Contract, name, baseline string) (*
 	if err != nil {
 		return nil, fmt.Errorf("baseline: %w", err)
 	}
-	var before verdict.Result
-	if err := json.Unmarshal(data, &before); err != nil {
-		return nil, fmt.Errorf("baseline %s: %w", file, err)
+	before, err := verdict.Parse(file, data)
+	if err != nil {
+		return nil, fmt.Errorf("baseline: %w", err)
 	}
 	measured, err := before.Baseline()
 	if err != nil {

@@ -18,6 +18,7 @@ func scriptVM(t *testing.T) *sobek.Runtime {
 	rt := modulestest.NewRuntime(t)
 	files := fsext.NewMemMapFs()
 	require.NoError(t, fsext.WriteFile(files, "/project/slo.yaml", []byte(smallContract), 0o600))
+	require.NoError(t, fsext.WriteFile(files, "/project/old/verdict.json", []byte(`{"schema": "safeqps-verdict/0", "verdict": "PASS"}`), 0o600))
 	rt.VU.InitEnvField.FileSystems = map[string]fsext.Fs{"file": files}
 	rt.VU.InitEnvField.CWD = &url.URL{Scheme: "file", Path: "/project"}
 	vm := rt.VU.Runtime()
@@ -53,6 +54,7 @@ func TestArgumentsOfAWrongType(t *testing.T) {
 		`gate.monitor(Promise.resolve(c))`:             "gate.monitor: got a Promise, expected what gate.open() returns",
 		`gate.open("slo.yaml", 5)`:                     "gate.open: options: got 5, expected an object such as",
 		`gate.open("slo.yaml", new Map())`:             "gate.open: options: got a Map, expected an object such as",
+		`gate.open("slo.yaml", {baseline: "old"})`:     `baseline: verdict: old/verdict.json: schema is "safeqps-verdict/0", this version reads`,
 		`gate.open("slo.yaml", {baseline: new Map()})`: `gate.open: option "baseline": got a Map, expected {baseline:`,
 	} {
 		_, err := vm.RunString(code)

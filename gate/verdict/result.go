@@ -152,6 +152,11 @@ func Read(path string) (*Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("verdict: %w", err)
 	}
+	return Parse(path, content)
+}
+
+// Parse is the content of a verdict.json; path names it in errors.
+func Parse(path string, content []byte) (*Result, error) {
 	var r Result
 	if err := results.DecodeJSON(content, &r); err != nil {
 		return nil, fmt.Errorf("verdict: %s: %w", path, err)
