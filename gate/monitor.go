@@ -184,7 +184,7 @@ func (m *monitor) Run(ctx context.Context, out chan<- metrics.SampleContainer) e
 	defer m.client.CloseIdleConnections()
 	m.watch = abort.NewWatch(m.agreed, m.started)
 	m.arrivedBefore = m.load.Started()
-	m.growth = newGrowthWatch(time.Duration(m.agreed.Phases.Steady), max(leastGap, gapsOfScrapes*m.scrapeEvery))
+	m.growth = newGrowthWatch(time.Duration(m.agreed.Phases.Steady), m.scrapeEvery)
 	m.warnWithoutOutput()
 
 	end := m.endOfOthers()
@@ -209,11 +209,7 @@ func (m *monitor) Run(ctx context.Context, out chan<- metrics.SampleContainer) e
 // server that hangs must not hold an abort rule back.
 const (
 	shortestWait = time.Second
-
-	// leastGap, and so many scrapes, may go by without the server's queue before growth is looked for elsewhere.
-	leastGap      = 10 * time.Second
-	gapsOfScrapes = 4
-	longestWait   = 3 * time.Second
+	longestWait  = 3 * time.Second
 )
 
 // warnWithoutOutput tells of rules that nobody watches in a run without --out llm=DIR.

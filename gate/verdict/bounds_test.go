@@ -223,3 +223,108 @@ func TestTheEndOfTheRecoveryIsItsEnd(t *testing.T) {
 	require.Equal(t, Inconclusive, c.Verdict)
 	require.Zero(t, c.N)
 }
+
+// A detector needs so many readings; a queue that is read seldom is judged by what is known of each second.
+func TestAQueueThatIsReadSeldomIsNotShort(t *testing.T) {
+	judged := func(every int, inFlight func(i int) int64) Criterion {
+		return new(recorded).add(3000, nil).seconds(steady, 300, func(i int, s *results.Sample) {
+			s.Offered, s.InFlight = count(10), count(inFlight(i))
+			if i%every == 0 {
+				s.Server = map[string]float64{"queue_depth": float64(inFlight(i)) - 4}
+			}
+		}).judge(t, gate("queue_growth: no_sustained_growth")).Criteria[0]
+	}
+	rising := func(i int) int64 { return int64(4 + 3*i) }
+	even := func(i int) int64 { return int64(4 + i%3) }
+	for every, signal := range map[int]string{1: "", 5: "", 20: "not seen often enough", 30: "not seen often enough"} {
+		c := judged(every, rising)
+		require.Equal(t, Fail, c.Verdict, "every %d s: %s", every, c.Note)
+		require.Contains(t, c.Note, signal)
+		require.Equal(t, Pass, judged(every, even).Verdict, "every %d s", every)
+	}
+}
+
+// Two readings in ten minutes are not how often something is read.
+func TestTwoReadingsAreNoHabit(t *testing.T) {
+	cpu := func(at ...int) Criterion {
+		return new(recorded).add(6000, nil).seconds(steady, 600, func(i int, s *results.Sample) {
+			for _, one := range at {
+				if i == one {
+					s.Client = map[string]float64{"cpu": 0.5}
+				}
+			}
+		}).judge(t, gate(`ttft_p95: "<= 1s"`)+"client_headroom: {cpu: \"<= 70%\"}\n").criterion(t, "client_headroom.cpu")
+	}
+	require.Equal(t, Inconclusive, cpu(0).Verdict)
+	require.Equal(t, Inconclusive, cpu(0, 300).Verdict)
+	require.Equal(t, Pass, cpu(0, 120, 240, 360, 480, 599).Verdict)
+}
+
+// The usual distance is the run's, not the window's: the last quarter of a recovery may hold one reading or two.
+func TestTheEndOfARecoveryThatIsReadSeldom(t *testing.T) {
+	depth := func(read func(i int) bool) Criterion {
+		return new(recorded).add(2400, func(i int, q *results.Request) {
+			if i >= 1200 {
+				q.Phase = "recovery"
+			}
+		}).seconds(steady, 120, func(i int, s *results.Sample) {
+			if read(i) {
+				s.Server = map[string]float64{"queue_depth": 1}
+			}
+		}).seconds("recovery", 120, func(i int, s *results.Sample) {
+			if read(120 + i) {
+				s.Server = map[string]float64{"queue_depth": 1}
+			}
+		}).judge(t, "capacity_gate: {ttft_p95: \"<= 1s\"}\nrecovery: {queue_depth: \"<= 2\"}\n").criterion(t, "recovery.queue_depth")
+	}
+	require.Equal(t, Pass, depth(func(i int) bool { return i%15 == 0 }).Verdict)
+	require.Equal(t, Inconclusive, depth(func(i int) bool { return i < 211 }).Verdict, "of 30 s the first is known")
+}
+
+func TestAClassThatFailedAltogether(t *testing.T) {
+	got := new(recorded).add(600, func(i int, q *results.Request) {
+		q.Class = "short"
+		if i%10 == 0 {
+			failWith(503)(i, q)
+			q.Class = "long"
+		}
+	}).seconds(steady, 60, func(_ int, s *results.Sample) {
+		done, tokens := int64(9), int64(819)
+		s.Completed, s.CompletionTokens = &done, &tokens
+	}).judge(t, `
+capacity_gate:
+  success_rate: ">= 50%"
+  by_class: {long: {itl_p50: "<= 1s", ttft_p50: "<= 1s", requests_per_second: ">= 0.1", output_tokens_per_second: ">= 1"}}
+`)
+	for _, name := range []string{"long/itl_p50", "long/ttft_p50", "long/requests_per_second", "long/output_tokens_per_second"} {
+		require.Equal(t, Fail, got.criterion(t, name).Verdict, name)
+	}
+	itl := got.criterion(t, "long/itl_p50")
+	require.EqualValues(t, 60, itl.N)
+	require.EqualValues(t, 60, itl.Over)
+}
+
+func TestNothingIsSaidOfAServiceThatWasNotAsked(t *testing.T) {
+	got := new(recorded).add(600, dropIt).seconds(steady, 60, func(_ int, s *results.Sample) {
+		s.Completed = count(0)
+	}).judge(t, gate(`requests_per_second: ">= 5"`))
+	require.Equal(t, Inconclusive, got.Criteria[0].Verdict)
+	require.Equal(t, Invalid, got.Verdict)
+}
+
+// A burst of a few milliseconds whose last arrival is a millisecond late has the rate that was asked for; and one arrival has none.
+func TestAScheduleOfAnInstantIsPunctual(t *testing.T) {
+	of := func(n int, late time.Duration) Criterion {
+		return new(recorded).add(n, func(i int, q *results.Request) {
+			q.Due = epoch.Add(time.Duration(i) * 7 * time.Millisecond)
+			q.Start = q.Due
+			if i == n-1 {
+				q.Start = q.Due.Add(late)
+			}
+		}).judge(t, gate(`success_rate: ">= 0.5"`)).criterion(t, "client_headroom.schedule_error")
+	}
+	require.InDelta(t, 0, *of(5, time.Millisecond).Measured, 0)
+	require.Equal(t, Pass, of(5, time.Millisecond).Verdict)
+	require.Equal(t, Fail, of(5, 100*time.Millisecond).Verdict)
+	require.True(t, of(1, 0).Ignored)
+}

@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"math"
+	"slices"
 
 	"github.com/safeqps/xk6-safeqps/gate/contract"
 	"github.com/safeqps/xk6-safeqps/gate/results"
@@ -21,12 +22,16 @@ func (j *judge) interToken(c contract.Criterion, out *Criterion) error {
 	if err != nil {
 		return err
 	}
+	o, s := j.answers(c)
 	if merged == nil || merged.Count() == 0 {
 		out.note("no gap between chunks was recorded")
+		if o.failed > 0 && !j.anyOK(c) { // nothing but failures: these are over every limit
+			out.settle(s, TestShare(s, j.tolerated(c), j.confidence))
+			o.explain(out)
+		}
 		return nil
 	}
 	limit, _ := c.Limit.Value()
-	o, s := j.answers(c)
 	gapsOver := merged.Above(limit)
 	share := float64(gapsOver) / float64(merged.Count())
 	overOK := share * float64(s.N-s.Over)
@@ -94,6 +99,11 @@ func (j *judge) answers(c contract.Criterion) (observations, Sample) {
 	s.Undecided += j.unseenOf(string(c.Phase), c.Class)
 	s.Inflation = inflation(o.values, over, false)
 	return o, s
+}
+
+// anyOK says that an answer came to its end.
+func (j *judge) anyOK(c contract.Criterion) bool {
+	return slices.ContainsFunc(j.rows(string(c.Phase), c.Class), func(i int32) bool { return j.table.outcome[i] == results.OK })
 }
 
 // gapQuantile is the quantile of all gaps if each failed request had as many, all infinite.

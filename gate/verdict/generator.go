@@ -3,6 +3,7 @@ package verdict
 import (
 	"math"
 	"slices"
+	"time"
 
 	"github.com/safeqps/xk6-safeqps/gate/contract"
 	"github.com/safeqps/xk6-safeqps/gate/results"
@@ -83,26 +84,25 @@ func (j *judge) scheduleError(c contract.Criterion, out *Criterion) {
 		started++
 	}
 	out.N = int64(len(rows))
-	scheduled, ok1 := rateOf(due)
-	achieved, ok2 := rateOf(took)
-	if !ok1 || !ok2 {
+	if len(rows) < 2 {
 		out.note("too few arrivals for a rate")
+		out.Ignored = c.Default
 		return
 	}
 	share := float64(started) / float64(len(rows))
-	out.exact(c, math.Abs(share*achieved/scheduled-1))
+	scheduled, achieved := span(due), span(took)
+	if difference := achieved - scheduled; difference > punctual || difference < -punctual {
+		share *= float64(scheduled) / float64(achieved)
+	}
+	out.exact(c, math.Abs(share-1))
 }
 
-// rateOf is the rate per second of at least two instants.
-func rateOf(nanos []int64) (float64, bool) {
-	if len(nanos) < 2 {
-		return 0, false
-	}
-	span := float64(slices.Max(nanos)-slices.Min(nanos)) / 1e9
-	if span <= 0 {
-		return 0, false
-	}
-	return float64(len(nanos)-1) / span, true
+// punctual is by how much the first and the last start may be off together: it is no other rate, however short the schedule is.
+const punctual = 50 * time.Millisecond
+
+// span is the time between the first and the last instant.
+func span(nanos []int64) time.Duration {
+	return time.Duration(slices.Max(nanos) - slices.Min(nanos))
 }
 
 // headroom judges the load generator by what was seen of it: nothing is inferred beyond the run.

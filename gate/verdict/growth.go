@@ -59,6 +59,12 @@ func ShortestForGrowth(steady time.Duration) time.Duration {
 	return minGrowthBins*GrowthBin(steady) + ends
 }
 
+// ReadOftenEnough says that sustained growth can be found in a steady phase of that length by readings so far apart: a bin ends
+// with a reading.
+func ReadOftenEnough(steady, apart time.Duration) bool {
+	return minGrowthBins*max(GrowthBin(steady), apart) <= steady
+}
+
 // GrowthState is what a detector thinks after an update.
 type GrowthState struct {
 	// Sustained is true while growth is found: the evidence has passed the threshold, and the floor of the queue has

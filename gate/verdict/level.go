@@ -15,7 +15,7 @@ func (j *judge) level(c contract.Criterion, out *Criterion) {
 		seconds = slices.DeleteFunc(seconds, func(s results.Sample) bool { return s.Time.Before(from) })
 	}
 	j.seen(c, level(seconds, c.Metric), out)
-	if gap := unseen(seconds, c.Metric); out.N > 0 && gap > 0 && out.Verdict == Pass {
+	if gap := j.series.unseen(seconds, c.Metric); out.N > 0 && gap > 0 && out.Verdict == Pass {
 		out.Verdict = Inconclusive
 		out.note("it was not seen for %.0f s", gap.Seconds())
 	}
@@ -93,6 +93,8 @@ func (c *Criterion) tellGrowth(f growthFinding) {
 	switch {
 	case f.signal == SignalInFlight && f.unseen > 0:
 		c.note("judged by the requests in flight, since the server's queue was not seen for %.0f s: growth is found later", f.unseen.Seconds())
+	case f.signal == SignalInFlight && f.rare:
+		c.note("judged by the requests in flight, since the server's queue was not seen often enough: growth is found later")
 	case f.signal == SignalInFlight:
 		c.note("judged by the requests in flight, since the server's queue was not seen: growth is found later")
 	}

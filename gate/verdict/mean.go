@@ -133,25 +133,32 @@ func (j *judge) flowOfClass(c contract.Criterion, tokens bool) []float64 {
 	for i := range seconds {
 		at[seconds[i].Time.Unix()] = i
 	}
-	values, counted := make([]float64, len(seconds)), false
+	if len(j.rows(string(c.Phase), c.Class)) == 0 {
+		return nil
+	}
+	values := make([]float64, len(seconds))
+	ended, counted := 0, 0
 	for i := range t.arrival {
 		e2e := t.values[columnE2E][i]
 		if int(t.class[i]) != class || t.outcome[i] != results.OK || math.IsNaN(e2e) {
 			continue
 		}
+		ended++
 		amount := 1.0
 		if tokens {
 			amount = max(0, float64(t.tokens[i]))
 		}
-		counted = counted || !tokens || t.tokens[i] >= 0
+		if !tokens || t.tokens[i] >= 0 {
+			counted++
+		}
 		if n, ok := at[time.Unix(0, t.start[i]+int64(e2e*1e6)).Unix()]; ok {
 			values[n] += amount
 		}
 	}
-	if !counted {
+	if ended > 0 && counted == 0 {
 		return nil
 	}
-	return values
+	return values // of a class of which nothing came to its end zeros
 }
 
 // withoutDrops takes an answer back that would be another one if the service had been sent, and had served, the arrivals that
@@ -168,7 +175,12 @@ func (j *judge) withoutDrops(c contract.Criterion, out *Criterion) {
 			dropped++
 		}
 	}
-	if dropped == 0 || dropped == len(rows) {
+	switch dropped {
+	case 0:
+		return
+	case len(rows):
+		out.Verdict = Inconclusive
+		out.note("all arrivals were dropped: the service was asked for nothing")
 		return
 	}
 	served := float64(len(rows)) / float64(len(rows)-dropped)

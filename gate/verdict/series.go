@@ -91,8 +91,10 @@ type growthFinding struct {
 	// found is the state in which growth was first found in the steady phase; nil where it was not.
 	found *GrowthState
 	last  GrowthState
-	// short is true where the queue was not seen for long enough for sustained growth to be found.
+	// short is true where the queue was not seen for long enough, or not often enough, for sustained growth to be found.
 	short bool
+	// rare is true where the server's queue was seen, and the requests in flight are judged since that was not enough.
+	rare bool
 	// unseen is the longest time for which the server's queue was not seen; 0 where it was seen throughout.
 	unseen time.Duration
 }
@@ -123,15 +125,18 @@ func (s series) growth(planned time.Duration) growthFinding {
 		planned = part[len(part)-1].Time.Sub(part[0].Time)
 	}
 	waiting := s.growthOf(SignalWaiting, planned)
-	if waiting.found != nil || (waiting.samples > 0 && unseen(part, "queue_depth") == 0) {
+	if waiting.samples > 0 {
+		waiting.unseen = s.unseen(part, "queue_depth")
+	}
+	if waiting.found != nil || (waiting.samples > 0 && waiting.unseen == 0 && !waiting.short) {
 		return waiting
 	}
-	if inFlight := s.growthOf(SignalInFlight, planned); inFlight.samples > 0 {
-		inFlight.unseen = unseen(part, "queue_depth")
-		return inFlight
+	inFlight := s.growthOf(SignalInFlight, planned)
+	if inFlight.samples == 0 || (inFlight.short && waiting.samples > 0 && waiting.unseen == 0) {
+		return waiting
 	}
-	waiting.unseen = unseen(part, "queue_depth")
-	return waiting
+	inFlight.unseen, inFlight.rare = waiting.unseen, waiting.samples > 0
+	return inFlight
 }
 
 // growthOf feeds the depth by one signal to a detector.
@@ -140,7 +145,8 @@ func (s series) growthOf(signal QueueSignal, planned time.Duration) growthFindin
 	f := growthFinding{signal: signal}
 	detector := NewGrowthDetector(bin, signal)
 	arrivals := 0.0
-	var first, last time.Time
+	bins := 0
+	var from time.Time // of the bin
 	for i := range s.samples {
 		sample := &s.samples[i]
 		// The filling of an empty service looks like growth to the count of requests in flight.
@@ -164,46 +170,59 @@ func (s series) growthOf(signal QueueSignal, planned time.Duration) growthFindin
 		if sample.Phase != steady {
 			continue
 		}
-		if f.samples++; first.IsZero() {
-			first = sample.Time
+		switch f.samples++; {
+		case from.IsZero():
+			from = sample.Time
+		case sample.Time.Sub(from) >= bin:
+			bins++
+			from = sample.Time
 		}
-		last = sample.Time
 		if state.Sustained && f.found == nil {
 			f.found = &state
 		}
 	}
 	f.last = detector.State()
-	f.short = last.Sub(first) < minGrowthBins*bin
+	f.short = bins < minGrowthBins // a bin ends with a reading
 	return f
 }
 
-// unseen is the longest time in which a gauge was not read, from the beginning of the seconds to their end; 0 where it was read
-// as often as it is. Up to 10 s, a tenth of the time, or four of the usual distances between readings are no gap.
-func unseen(seconds []results.Sample, metric string) time.Duration {
+// unseen is the longest time in which a gauge was not read in seconds that belong together: a line of the series is one, and
+// what lies between two steps is none of them. It is 0 where it was read as often as it is: up to 10 s, a tenth of the time, or
+// four of the usual distances between readings of the whole run are no gap.
+func (s series) unseen(seconds []results.Sample, metric string) time.Duration {
 	const (
-		short  = 10 * time.Second
+		short  = 10
 		share  = 10
 		usuals = 4
+		few    = 3 // distances, of which none is usual
 	)
-	if len(seconds) == 0 {
-		return 0
-	}
-	begin, end := seconds[0].Time, seconds[len(seconds)-1].Time
-	at := begin
-	var gaps []time.Duration
+	longest, gap := 0, 0
 	for i := range seconds {
-		if len(level(seconds[i:i+1], metric)) > 0 {
-			gaps = append(gaps, seconds[i].Time.Sub(at))
-			at = seconds[i].Time
+		if gap++; len(level(seconds[i:i+1], metric)) > 0 {
+			gap = 0
 		}
+		longest = max(longest, gap)
 	}
-	gaps = append(gaps, end.Sub(at))
-	longest := slices.Max(gaps)
-	slices.Sort(gaps)
-	if longest <= max(short, end.Sub(begin)/share, usuals*gaps[len(gaps)/2]) {
+	var distances []int
+	last := -1
+	for i := range s.samples {
+		if len(level(s.samples[i:i+1], metric)) == 0 {
+			continue
+		}
+		if last >= 0 {
+			distances = append(distances, i-last)
+		}
+		last = i
+	}
+	usual := 0
+	if len(distances) >= few {
+		slices.Sort(distances)
+		usual = distances[len(distances)/2]
+	}
+	if longest <= max(short, len(seconds)/share, usuals*usual) {
 		return 0
 	}
-	return longest
+	return time.Duration(longest) * time.Second
 }
 
 // interval is a mean with one-sided bounds, each at the confidence.

@@ -63,8 +63,8 @@ func (j *judge) steps(out *Result) error {
 			one.Criteria = append(one.Criteria, judged)
 		}
 		// What ended the run early ended the step that it was at; those before were whole.
-		last := n == len(order)-1
-		one.decide(out.partial || (last && out.unfinished()))
+		at := n == len(order)-1 && !j.goneOn(name)
+		one.decide(out.partial || (at && out.unfinished()))
 		step := Step{Name: name, Verdict: one.Verdict, Criteria: one.Criteria}
 		for _, i := range sub.rows(steady, "") {
 			step.Counts.Add(j.table.outcome[i], 1)
@@ -76,6 +76,22 @@ func (j *judge) steps(out *Result) error {
 	}
 	out.tellSteps()
 	return nil
+}
+
+// goneOn says that the run had gone on from a step to the next one, whose settling has no steady arrivals.
+func (j *judge) goneOn(from string) bool {
+	t := j.table
+	latest := -1
+	for i := range t.arrival {
+		if latest < 0 || t.arrival[i] > t.arrival[latest] {
+			latest = i
+		}
+	}
+	if latest < 0 || int(t.step[latest]) >= len(t.steps.list) {
+		return false
+	}
+	step := t.steps.list[t.step[latest]]
+	return step != "" && step != from
 }
 
 // offered is the rate of the arrivals of a phase. Between the steps of a staircase there are arrivals of another phase:

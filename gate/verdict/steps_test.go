@@ -224,3 +224,36 @@ func TestAStepWithoutAClassDecidesNothingOfIt(t *testing.T) {
 	require.Equal(t, Pass, out.criterion(t, "long/ttft_p95").Verdict)
 	require.Equal(t, []Status{Pass, Pass, Pass}, []Status{out.Steps[0].Verdict, out.Steps[1].Verdict, out.Verdict})
 }
+
+// The time between two steps is not one in which nothing was seen.
+func TestSettlingIsNoGap(t *testing.T) {
+	r := staircase(
+		climb{name: "10", rate: 10, settle: 15, hold: 20, ttft: constantly(100)},
+		climb{name: "20", rate: 20, settle: 15, hold: 20, ttft: constantly(100)},
+		climb{name: "30", rate: 30, settle: 60, hold: 20, ttft: constantly(100)},
+	)
+	for i := range r.samples {
+		if r.samples[i].Phase == steady {
+			r.samples[i].Client = map[string]float64{"cpu": 0.2}
+		}
+	}
+	out := r.judge(t, gate(`ttft_p95: "<= 1s"`, "queue_growth: no_sustained_growth")+"client_headroom: {cpu: \"<= 70%\"}\n")
+	require.Equal(t, Pass, out.criterion(t, "client_headroom.cpu").Verdict)
+	require.Equal(t, Pass, out.criterion(t, "queue_growth").Verdict)
+	require.Equal(t, Pass, out.Verdict)
+}
+
+// A run that ended while the third step settled had done with the second.
+func TestAnAbortInTheSettlingLeavesTheStepBefore(t *testing.T) {
+	r := staircase(
+		climb{name: "10", rate: 10, settle: 5, hold: 60, ttft: constantly(100)},
+		climb{name: "20", rate: 20, settle: 5, hold: 60, ttft: constantly(100)},
+		climb{name: "30", rate: 30, settle: 5, ttft: constantly(100)},
+	)
+	run := r.write(t)
+	run.Info.Aborted = &results.Aborted{Rule: results.RuleInterrupted, Saw: "a signal"}
+	out, err := Judge(run, load(t, gate(`ttft_p95: "<= 500ms"`)))
+	require.NoError(t, err)
+	require.Len(t, out.Steps, 2)
+	require.Equal(t, []Status{Pass, Pass, Inconclusive}, []Status{out.Steps[0].Verdict, out.Steps[1].Verdict, out.Verdict})
+}
