@@ -71,7 +71,8 @@ func (p *prober) archived(ctx context.Context, rate float64) (files string, read
 		return "", nil, fmt.Errorf("--out: %w", err)
 	}
 	defer func() { err = errors.Join(err, archive.Close(), os.Remove(archive.Name())) }()
-	args := append([]string{"archive", "--quiet", "-O", archive.Name()}, p.variables(rate, p.contract.Phases.Steady.String(), 1)...)
+	// As `k6 run`, the script sees the process's own variables, of which none is kept.
+	args := append([]string{"archive", "--quiet", "--include-system-env-vars", "--exclude-env-vars", "-O", archive.Name()}, p.variables(rate, p.contract.Phases.Steady.String(), 1)...)
 	cmd := exec.CommandContext(ctx, p.binary, append(args, p.script)...) // #nosec G204 -- this binary, the user's script
 	cmd.Env = p.environ()
 	if output, err := cmd.CombinedOutput(); err != nil {

@@ -262,7 +262,7 @@ func withBaseline(c *contract.Contract, named string) (*contract.Contract, error
 	}
 	before, err := verdict.Read(baseline)
 	if err != nil {
-		return nil, wrongUse(fmt.Errorf("baseline: %w; expected the results directory of a run that was judged, or its verdict.json", err))
+		return nil, wrongUse(fmt.Errorf("baseline: %w; expected the results directory of a run that was judged, or its verdict.json: `k6 x llm gate verdict` judges it", err))
 	}
 	measured, err := before.Baseline()
 	if err != nil {

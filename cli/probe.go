@@ -186,7 +186,7 @@ func (p *prober) judge(dir string) (*results.Run, *verdict.Result, error) {
 // variables are the -e flags of a probe.
 func (p *prober) variables(rate float64, steady string, seed uint64) []string {
 	env := map[string]string{
-		"LLM_RATE": strconv.FormatFloat(rate, 'g', 8, 64), "LLM_STEADY": steady,
+		"LLM_RATE": strconv.FormatFloat(rate, 'g', -1, 64), "LLM_STEADY": steady,
 		"LLM_SEED": strconv.FormatUint(seed, 10),
 	}
 	maps.Copy(env, p.env)

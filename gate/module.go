@@ -139,7 +139,7 @@ func (m *moduleInstance) resolve(c *contract.Contract, name, baseline string) (*
 	}
 	data, err := m.read(file)
 	if err != nil {
-		return nil, fmt.Errorf("baseline: %w", err)
+		return nil, fmt.Errorf("baseline: %w; expected the results directory of a run that was judged, or its verdict.json: `k6 x llm gate verdict` judges it", err)
 	}
 	before, err := verdict.Parse(file, data)
 	if err != nil {

@@ -22,6 +22,9 @@ k6=${K6:-k6}
 script=$1
 results=${2:-results}
 
+# Before the test, not after it.
+if [ -n "${CONTRACT:-}" ]; then "$k6" x llm gate check "$CONTRACT" >/dev/null || exit 3; fi
+
 run=0
 # shellcheck disable=SC2086 # words
 "$k6" run --quiet --no-usage-report --out "llm=$results" ${K6_ARGS:-} "$script" || run=$?

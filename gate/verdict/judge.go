@@ -200,7 +200,7 @@ func (j *judge) checkEnd(out *Result) {
 	if n := len(j.series.samples); n > 0 {
 		j.unseenPhase, j.unseenStep = j.series.samples[n-1].Phase, j.series.samples[n-1].Step
 	}
-	out.warn("the run did not come to its end; %d requests were in flight then", j.unseen)
+	out.warn("the run did not come to its end; %d requests were in flight then", out.Counts.InFlight)
 }
 
 func (j *judge) steadyLength() time.Duration {

@@ -87,7 +87,7 @@ func (j *judge) queueGrowth(out *Criterion) {
 func (c *Criterion) tellGrowth(f growthFinding) {
 	c.N = f.samples
 	if f.samples == 0 {
-		c.note("no queue depth was recorded")
+		c.note("no queue depth was recorded in the steady phase")
 		return
 	}
 	switch {

@@ -96,6 +96,9 @@ func TestGateScriptEndsWithTheVerdict(t *testing.T) {
 			contract: `capacity_gate: {success_rate: ">= 0.5"}`, before: `if [ "$1" = run ]; then ` + k6(t) + ` "$@" && exit 99; fi`,
 			exit: 1, says: "k6 ended with 99, and the evidence does not say for which threshold", report: "PASS",
 		},
+		"a contract that is not there": {
+			contract: `capacity_gate: {success_rate: ">= 0.5"}`, env: []string{"CONTRACT=nowhere.yaml"}, exit: 3, says: "nowhere.yaml",
+		},
 		"a broken script": {
 			contract: `capacity_gate: {success_rate: ">= 0.5"}`, script: "export default function () { not javascript", exit: 4,
 			says: "there is nothing to judge",

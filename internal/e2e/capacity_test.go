@@ -429,9 +429,15 @@ func TestSearchesHaveSeedsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	sim := smallEngine(t)
 	seeds := map[uint64]bool{}
-	for range 2 {
+	for _, exported := range []bool{false, true} { // the service's address, which the script reads while it is looked at, too
 		dir := t.TempDir()
-		finish(t, capacityIn(t, dir, sim, "--max-probes", "1"))
+		cmd := capacityIn(t, dir, sim, "--max-probes", "1")
+		if exported {
+			at := slices.Index(cmd.Args, "URL=http://"+sim.host)
+			cmd.Args = slices.Delete(cmd.Args, at-1, at+1)
+			cmd.Env = append(cmd.Environ(), "URL=http://"+sim.host)
+		}
+		finish(t, cmd)
 		var state capacity.State
 		readJSON(t, filepath.Join(dir, "search", capacity.StateFile), &state)
 		require.Len(t, state.Probes, 1)
