@@ -63,7 +63,7 @@ func describe(runs []*results.Run, agreed *contract.Contract) ([]results.Instanc
 		if agreed == nil {
 			continue
 		}
-		if of.Headroom, err = verdict.Headroom(run, agreed); err != nil {
+		if of.InstanceHeadroom, of.Steps, err = verdict.Headroom(run, agreed); err != nil {
 			return nil, err //nolint:wrapcheck // names the file
 		}
 	}

@@ -42,7 +42,8 @@ var ErrDifferent = errors.New("the directories are not instances of one test")
 // All times are by the first instance's clock, as far as the offsets of the others' were measured and are certainly not
 // zero. A second of the series is moved by whole seconds: it counts for the second that it shares the most with.
 //
-// Runs that are not of one test are ErrDifferent, evidence that would count twice is ErrTwice. After any error, and until the
+// Runs that are not of one test are ErrDifferent, evidence that would count twice is ErrTwice, a directory that was itself joined is
+// ErrJoined. After any error, and until the
 // joined evidence is complete, out holds what it held before.
 func Merge(dirs []string, out string, options Options) (Report, error) {
 	if len(dirs) < 2 {
@@ -56,6 +57,9 @@ func Merge(dirs []string, out string, options Options) (Report, error) {
 		run, err := results.Open(dir)
 		if err != nil {
 			return Report{}, fmt.Errorf("merge: %w", err)
+		}
+		if err := ownEvidence(run); err != nil {
+			return Report{}, err
 		}
 		runs[i] = run
 	}

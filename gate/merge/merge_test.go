@@ -71,6 +71,7 @@ type run struct {
 	segment  string
 	killed   bool
 	edit     func(*results.Info)
+	second   func(i int, s *results.Sample) // of the series
 }
 
 const (
@@ -274,6 +275,9 @@ func (r run) seconds() []results.Sample {
 	}
 	for i := range all {
 		*all[i].InFlight = in[i]
+		if r.second != nil {
+			r.second(i, &all[i])
+		}
 	}
 
 	return all

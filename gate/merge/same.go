@@ -16,6 +16,25 @@ import (
 // ErrTwice is returned where something would count more than once: a directory, a run, a part of the test, or rows.
 var ErrTwice = errors.New("the same evidence would count twice")
 
+// ErrJoined is returned for a directory that was joined before. It has lost what is to be told of its instances: their segments,
+// how far apart they began, and what is missing.
+var ErrJoined = errors.New("a joined directory is no instance")
+
+// ownEvidence refuses a directory that was joined before.
+func ownEvidence(run *results.Run) error {
+	merged := run.Info.Merged
+	if merged == nil {
+		return nil
+	}
+	names := make([]string, len(merged.Instances))
+	for i := range merged.Instances {
+		names[i] = merged.Instances[i].Name()
+	}
+
+	return fmt.Errorf("merge: %w: %s was joined of %d instances; give their own directories in its place, those of %s", ErrJoined,
+		run.Dir, len(names), strings.Join(names, ", "))
+}
+
 // distinctPlaces refuses a directory under two names, and the output among the inputs: it would be emptied before it is read.
 func distinctPlaces(dirs []string, out string) error {
 	names := map[string]string{}

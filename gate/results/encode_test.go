@@ -279,9 +279,11 @@ func TestSchemaHasTheKeysThatAreWritten(t *testing.T) {
 	merged := Merged{Covered: &value, StartSkewMS: &value}
 	require.Equal(t, defined("merged"), keysOf(t, written(merged)))
 	require.Equal(t, defined("host"), keysOf(t, written(Host{Name: "h", OS: "o", Arch: "a", CPUs: 1, MemoryMB: 1})))
+	own := InstanceHeadroom{Headroom: map[string]float64{"a": 1}, Undecided: map[string]string{"a": "why"}}
+	require.Equal(t, defined("instance_headroom"), keysOf(t, written(own)))
 	require.Equal(t, defined("instance"), keysOf(t, written(Instance{
 		Segment: "0:1", Host: Host{Name: "h"}, Ended: noon, ClockOffset: &ClockOffset{}, ClockUnknown: "u", CorrectedMS: 1,
-		Headroom: map[string]float64{"a": 1},
+		InstanceHeadroom: own, Steps: map[string]InstanceHeadroom{"10": own},
 	})))
 	require.Equal(t, defined("event"), keysOf(t, written(Event{Time: noon, Kind: "k", Message: "m", Rule: "r", Saw: &value, Count: 2})))
 	require.Equal(t, defined("counts"), keysOf(t, written(Counts{Retries: 1})))

@@ -53,9 +53,17 @@ type Instance struct {
 	// CorrectedMS was taken from the instance's times in the joined files; 0 where the clocks may be the same.
 	CorrectedMS float64 `json:"corrected_ms,omitempty"`
 
-	// Headroom is what was measured of the load generator itself, by the name of the contract's criterion; what was not
-	// measured is not in it.
+	// InstanceHeadroom is about the whole run, Steps about each step of a staircase by its name.
+	InstanceHeadroom
+	Steps map[string]InstanceHeadroom `json:"steps,omitempty"`
+}
+
+// InstanceHeadroom is what an instance measured of its own load generator, by the names of the contract's criteria.
+type InstanceHeadroom struct {
+	// Headroom has the values; what was not measured is not in it.
 	Headroom map[string]float64 `json:"headroom,omitempty"`
+	// Undecided says, in words, why a value is not enough for a pass: what it is about was not seen for long.
+	Undecided map[string]string `json:"undecided,omitempty"`
 }
 
 // Name is how people know the instance: its segment, and its host.

@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"fmt"
 	"math"
 	"strings"
 
@@ -8,26 +9,103 @@ import (
 	"github.com/safeqps/xk6-safeqps/gate/results"
 )
 
-// Headroom is what one instance of a distributed test measured of itself: the values of the contract's criteria on the
-// load generator, by their names. What was not measured is not in it.
-func Headroom(run *results.Run, c *contract.Contract) (map[string]float64, error) {
+// Headroom is what one instance of a distributed test measured of itself by the contract's criteria on the load generator, in the
+// whole run and in each step of a staircase by its name. What was not measured is not in it.
+func Headroom(run *results.Run, c *contract.Contract) (whole results.InstanceHeadroom, steps map[string]results.InstanceHeadroom, err error) {
 	j := &judge{run: run, contract: c, confidence: c.Confidence, table: &table{}}
 	var told Result // the same is told of the whole
-	if err := j.read(&told); err != nil {
-		return nil, err
+	if err = j.read(&told); err != nil {
+		return whole, nil, err
 	}
-	measured := map[string]float64{}
-	for _, criterion := range c.ClientHeadroom {
-		judged, err := j.criterion(criterion)
-		if err != nil {
-			return nil, err
+	if whole, err = j.ownHeadroom(); err != nil {
+		return whole, nil, err
+	}
+	steps = map[string]results.InstanceHeadroom{}
+	for _, name := range j.table.steps.list {
+		if name == "" {
+			continue
 		}
-		if judged.Measured != nil {
-			measured[criterion.Name] = *judged.Measured
+		// One that was stopped in its first step has that one alone, so that the staircase of the whole does not count.
+		if steps[name], err = j.of(name).ownHeadroom(); err != nil {
+			return whole, nil, fmt.Errorf("step %s: %w", name, err)
 		}
 	}
 
-	return measured, nil
+	return whole, steps, nil
+}
+
+// ownHeadroom measures what the criteria on the load generator are about.
+func (j *judge) ownHeadroom() (results.InstanceHeadroom, error) {
+	own := results.InstanceHeadroom{Headroom: map[string]float64{}, Undecided: map[string]string{}}
+	for _, criterion := range j.contract.ClientHeadroom {
+		// Whether enough was seen is not to depend on the limit: a reader may judge the joined evidence by another one. So the
+		// limit is one that every value keeps; lower is better in all of them.
+		criterion.Op, criterion.Limit = contract.OpLessEqual, contract.Limit{Absolute: pointer(math.Inf(1))}
+		judged, err := j.criterion(criterion)
+		if err != nil {
+			return own, err
+		}
+		if judged.Measured == nil {
+			continue
+		}
+		own.Headroom[criterion.Name] = *judged.Measured
+		if judged.Verdict == Inconclusive {
+			own.Undecided[criterion.Name] = judged.Note
+		}
+	}
+
+	return own, nil
+}
+
+// ownOf is what an instance measured of itself in the time that is looked at. In a step, that of its whole run tells nothing.
+func (j *judge) ownOf(instance *results.Instance) results.InstanceHeadroom {
+	if j.step != "" {
+		return instance.Steps[j.step]
+	}
+
+	return instance.InstanceHeadroom
+}
+
+// instancesFound is what the instances measured for one criterion on their load generators.
+type instancesFound struct {
+	// measured is true where one has a value; worst is the name of the one with the largest.
+	measured bool
+	worst    string
+	value    float64
+	// over have a value over the limit, missing have none.
+	over, missing []string
+	// undecided have values that are not enough for a pass, by the reasons, which are in the order of the instances.
+	undecided map[string][]string
+	reasons   []string
+}
+
+// ofInstances collects what the instances measured for a criterion.
+func (j *judge) ofInstances(c contract.Criterion) instancesFound {
+	f := instancesFound{undecided: map[string][]string{}}
+	for i := range j.run.Info.Merged.Instances {
+		instance := &j.run.Info.Merged.Instances[i]
+		own, name := j.ownOf(instance), instance.Name()
+		value, ok := own.Headroom[c.Name]
+		if !ok {
+			f.missing = append(f.missing, name)
+
+			continue
+		}
+		if met, known := c.Met(value); known && !met {
+			f.over = append(f.over, name)
+		}
+		if why, open := own.Undecided[c.Name]; open {
+			if f.undecided[why] == nil {
+				f.reasons = append(f.reasons, why)
+			}
+			f.undecided[why] = append(f.undecided[why], name)
+		}
+		if !f.measured || value > f.value { // lower is better in all of them
+			f.measured, f.worst, f.value = true, name, value
+		}
+	}
+
+	return f
 }
 
 // eachInstance judges a criterion on the load generator by the worst instance: one that is at its limit spoils the
@@ -37,44 +115,34 @@ func (j *judge) eachInstance(c contract.Criterion, out *Criterion) {
 	if j.run.Info.Merged == nil || c.Section != contract.SectionClientHeadroom {
 		return
 	}
-	instances := j.run.Info.Merged.Instances
-	var worst *results.Instance
-	var missing, over []string
-	for i := range instances {
-		instance := &instances[i]
-		value, ok := instance.Headroom[c.Name]
-		if !ok {
-			missing = append(missing, instance.Name())
-
-			continue
-		}
-		if met, known := c.Met(value); known && !met {
-			over = append(over, instance.Name())
-		}
-		if worst == nil || value > worst.Headroom[c.Name] { // lower is better in all of them
-			worst = instance
-		}
-	}
-	if worst == nil {
+	found := j.ofInstances(c)
+	if !found.measured {
 		if out.Measured != nil {
 			out.note("over all instances at once: none was measured by itself for this criterion")
 		}
 
 		return
 	}
-	if c.Stat.Kind != contract.StatCount || (len(over) > 0 && out.Verdict == Pass) {
+	// What no instance saw is missing from the joined evidence as well.
+	open := out.Measured != nil && out.Verdict == Inconclusive
+	if c.Stat.Kind != contract.StatCount || (len(found.over) > 0 && out.Verdict == Pass) {
 		out.Ignored = false
-		out.exact(c, worst.Headroom[c.Name])
-		out.note("the worst of %d instances, %s", len(instances), worst.Name())
+		out.exact(c, found.value)
+		out.note("the worst of %d instances, %s", len(j.run.Info.Merged.Instances), found.worst)
 	}
-	if len(over) > 0 {
-		out.note("over the limit in %s", strings.Join(over, ", "))
+	if len(found.over) > 0 {
+		out.note("over the limit in %s", strings.Join(found.over, ", "))
 	}
-	if len(missing) > 0 {
-		out.note("not measured in %s", strings.Join(missing, ", "))
-		if out.Verdict == Pass && !c.Default {
-			out.Verdict = Inconclusive
-		}
+	for _, why := range found.reasons {
+		open = true
+		out.note("not decided in %s: %s", strings.Join(found.undecided[why], ", "), why)
+	}
+	if len(found.missing) > 0 {
+		out.note("not measured in %s", strings.Join(found.missing, ", "))
+		open = open || !c.Default
+	}
+	if open && out.Verdict == Pass {
+		out.Verdict = Inconclusive
 	}
 }
 

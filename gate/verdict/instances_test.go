@@ -20,8 +20,9 @@ func joined(headroom ...map[string]float64) *recorded {
 	r.info.Merged = &results.Merged{}
 	for i, measured := range headroom {
 		r.info.Merged.Instances = append(r.info.Merged.Instances, results.Instance{
-			Segment: []string{"0:1/3", "1/3:2/3", "2/3:1"}[i], Host: results.Host{Name: []string{"a", "b", "c"}[i]}, Headroom: measured,
-			ClockOffset: &results.ClockOffset{Lower: -1, Upper: 1, Turns: 9},
+			Segment: []string{"0:1/3", "1/3:2/3", "2/3:1"}[i], Host: results.Host{Name: []string{"a", "b", "c"}[i]},
+			InstanceHeadroom: results.InstanceHeadroom{Headroom: measured},
+			ClockOffset:      &results.ClockOffset{Lower: -1, Upper: 1, Turns: 9},
 		})
 	}
 
@@ -118,13 +119,156 @@ func TestHeadroomOfOneInstance(t *testing.T) {
 	r := new(recorded).add(1000, nil).seconds(steady, 60, func(i int, s *results.Sample) {
 		s.Client = map[string]float64{"cpu": float64(i) / 100}
 	})
-	got, err := Headroom(r.write(t), load(t, joinedSLO))
+	got, steps, err := Headroom(r.write(t), load(t, joinedSLO))
 	require.NoError(t, err)
-	require.InDelta(t, 0.56, got[cpu], 0.011, "the 95th percentile of 0 to 59 %")
-	require.InDelta(t, 0, got["client_headroom.dropped"], 0)
-	require.Contains(t, got, "client_headroom.schedule_error")
-	require.NotContains(t, got, "client_headroom.memory", "not measured")
-	require.NotContains(t, got, "ttft_p95")
+	require.InDelta(t, 0.56, got.Headroom[cpu], 0.011, "the 95th percentile of 0 to 59 %")
+	require.InDelta(t, 0, got.Headroom["client_headroom.dropped"], 0)
+	require.Contains(t, got.Headroom, "client_headroom.schedule_error")
+	require.NotContains(t, got.Headroom, "client_headroom.memory", "not measured")
+	require.NotContains(t, got.Headroom, "ttft_p95")
+	require.Empty(t, got.Undecided)
+	require.Empty(t, steps)
+}
+
+// What was seen of a gauge for a moment only decides nothing, whatever the limit that a reader of the joined evidence sets.
+func TestHeadroomThatWasHardlySeen(t *testing.T) {
+	t.Parallel()
+	for _, value := range []float64{0.1, 0.9} { // below the limit, and above
+		r := new(recorded).add(1000, nil).seconds(steady, 60, func(i int, s *results.Sample) {
+			if i < 3 {
+				s.Client = map[string]float64{"cpu": value}
+			}
+		})
+		got, _, err := Headroom(r.write(t), load(t, joinedSLO))
+		require.NoError(t, err)
+		require.InDelta(t, value, got.Headroom[cpu], 0)
+		require.Equal(t, map[string]string{cpu: "it was not seen for 57 s"}, got.Undecided)
+	}
+	relative := load(t, "capacity_gate: {ttft_p95: \"<= 800ms\"}\nclient_headroom: {cpu: \"<= baseline + 10%\"}\n")
+	r := new(recorded).add(1000, nil).seconds(steady, 60, func(_ int, s *results.Sample) { s.Client = map[string]float64{"cpu": 0.1} })
+	got, _, err := Headroom(r.write(t), relative)
+	require.NoError(t, err)
+	require.Empty(t, got.Undecided, "a limit that waits for a baseline leaves nothing open that was measured")
+}
+
+func TestHeadroomOfEachStep(t *testing.T) {
+	t.Parallel()
+	r := staircase(climb{name: "10", rate: 10, settle: 5, hold: 60, ttft: constantly(100)},
+		climb{name: "20", rate: 20, settle: 5, hold: 30, ttft: constantly(100)})
+	for i := range r.samples {
+		s := &r.samples[i]
+		s.Client = map[string]float64{"cpu": map[string]float64{"10": 0.2, "20": 0.4}[s.Step]}
+		if s.Step == "20" && i > 80 {
+			s.Client = nil
+		}
+	}
+	_, steps, err := Headroom(r.write(t), load(t, joinedSLO))
+	require.NoError(t, err)
+	require.Len(t, steps, 2)
+	require.InDelta(t, 0.2, steps["10"].Headroom[cpu], 0)
+	require.InDelta(t, 0.4, steps["20"].Headroom[cpu], 0)
+	require.InDelta(t, 0, steps["20"].Headroom["client_headroom.schedule_error"], 1e-9)
+	require.Empty(t, steps["10"].Undecided)
+	require.Equal(t, map[string]string{cpu: "it was not seen for 19 s"}, steps["20"].Undecided)
+}
+
+func TestWhatAnInstanceLeftUndecidedIsNotPassed(t *testing.T) {
+	t.Parallel()
+	const why = "it was not seen for 57 s"
+	blind := func(r *recorded, share float64, of ...int) *recorded {
+		for _, i := range of {
+			r.info.Merged.Instances[i].InstanceHeadroom = results.InstanceHeadroom{
+				Headroom: map[string]float64{cpu: share}, Undecided: map[string]string{cpu: why},
+			}
+		}
+
+		return r
+	}
+	seen := map[string]float64{cpu: 0.3}
+	for name, slo := range map[string]string{"stated": joinedSLO, "a default": gate(`ttft_p95: "<= 800ms"`)} {
+		got := blind(joined(seen, seen, seen), 0.1, 1).judge(t, slo)
+		require.Equal(t, Inconclusive, got.Verdict, name)
+		require.Contains(t, got.criterion(t, cpu).Note, "not decided in 1/3:2/3 (b): "+why)
+	}
+	got := blind(joined(seen, seen, seen), 0.9, 1).judge(t, joinedSLO)
+	require.Equal(t, Invalid, got.Verdict, "over the limit it is all the same")
+	got = blind(joined(seen, map[string]float64{cpu: 0.9}, seen), 0.1, 0, 2).judge(t, joinedSLO)
+	require.Equal(t, Invalid, got.Verdict)
+	require.Contains(t, got.criterion(t, cpu).Note, "not decided in 0:1/3 (a), 2/3:1 (c): "+why)
+
+	r := joined(seen, seen, seen) // by a version that did not tell
+	for i := range r.samples {
+		if i > 2 {
+			r.samples[i].Client = nil
+		}
+	}
+	got = r.judge(t, joinedSLO)
+	require.Equal(t, Inconclusive, got.Verdict, "the joined seconds tell")
+	require.Contains(t, got.criterion(t, cpu).Note, why)
+}
+
+// The worst instance of a step is the one that was the worst in that step. Where the instances told of the whole run only, as of
+// a directory that an earlier version joined, the joined evidence of the step counts.
+func TestEachStepIsJudgedByItsOwnHeadroom(t *testing.T) {
+	t.Parallel()
+	const dropped, schedule = "client_headroom.dropped", "client_headroom.schedule_error"
+	of := func(share float64) results.InstanceHeadroom {
+		return results.InstanceHeadroom{Headroom: map[string]float64{cpu: share, dropped: 0, schedule: 0}}
+	}
+	climbed := func(whole float64, steps ...map[string]results.InstanceHeadroom) *recorded {
+		r := staircase(climb{name: "10", rate: 10, hold: 60, ttft: constantly(100)}, climb{name: "20", rate: 20, hold: 12, ttft: constantly(100)})
+		for i := range r.samples {
+			s := &r.samples[i]
+			s.Client = map[string]float64{"cpu": map[string]float64{"10": 0.5, "20": 0.6}[s.Step]}
+		}
+		r.info.Merged = &results.Merged{}
+		for i, own := range steps {
+			r.info.Merged.Instances = append(r.info.Merged.Instances, results.Instance{
+				Segment: []string{"0:1/2", "1/2:1"}[i], InstanceHeadroom: of(whole), Steps: own,
+			})
+		}
+
+		return r
+	}
+	verdicts := func(r *recorded, slo string) (Status, []Status, []float64) {
+		out := r.judge(t, slo)
+		var all []Status
+		var measured []float64
+		for _, step := range out.Steps {
+			all = append(all, step.Verdict)
+			for _, c := range step.Criteria {
+				if c.Name == cpu {
+					measured = append(measured, *c.Measured)
+				}
+			}
+		}
+
+		return out.Verdict, all, measured
+	}
+	steps := func(first, second float64) map[string]results.InstanceHeadroom {
+		return map[string]results.InstanceHeadroom{"10": of(first), "20": of(second)}
+	}
+	whole, each, measured := verdicts(climbed(0.3, steps(0.3, 0.2), steps(0.2, 0.97)), joinedSLO)
+	require.Equal(t, Invalid, whole)
+	require.Equal(t, []Status{Pass, Invalid}, each)
+	require.Equal(t, []float64{0.3, 0.97}, measured)
+
+	whole, each, measured = verdicts(climbed(0.97, steps(0.97, 0.2), steps(0.97, 0.1)), joinedSLO)
+	require.Equal(t, Invalid, whole)
+	require.Equal(t, []Status{Invalid, Pass}, each)
+	require.Equal(t, []float64{0.97, 0.2}, measured)
+
+	open := steps(0.3, 0.3)
+	open["20"] = results.InstanceHeadroom{Headroom: open["20"].Headroom, Undecided: map[string]string{cpu: "it was not seen for 11 s"}}
+	whole, each, _ = verdicts(climbed(0.3, steps(0.3, 0.3), open), joinedSLO)
+	require.Equal(t, Inconclusive, whole)
+	require.Equal(t, []Status{Pass, Inconclusive}, each)
+
+	for limit, want := range map[string][]Status{"70%": {Pass, Pass}, "55%": {Pass, Invalid}, "45%": {Invalid, Invalid}} {
+		_, each, measured = verdicts(climbed(0.3, nil, nil), strings.Replace(joinedSLO, "70%", limit, 1))
+		require.Equal(t, want, each, limit)
+		require.Equal(t, []float64{0.5, 0.6}, measured, "of the joined seconds")
+	}
 }
 
 func TestWhatIsToldOfInstances(t *testing.T) {

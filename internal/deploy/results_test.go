@@ -35,6 +35,7 @@ var described = []struct{ definition, heading string }{
 	{"clock_reading", "`clock[]` of a second"},
 	{"merged", "`merged` of a joined directory"},
 	{"instance", "`instances[]` of a joined directory"},
+	{"instance_headroom", "`steps.*` of an instance"},
 }
 
 // keysOf lists the keys below a node of the schema, those of its parts among them, as rows of a table.
