@@ -117,7 +117,7 @@ func (f *capacityFlags) agreed(env environment, variables map[string]string) (*c
 		return nil, err
 	}
 
-	return withBaseline(agreed, "")
+	return withBaseline(env, agreed, "")
 }
 
 // options are those of one search.

@@ -118,7 +118,7 @@ func newGateExplain(env environment) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if c, err = withBaseline(c, baseline); err != nil {
+			if c, err = withBaseline(env, c, baseline); err != nil {
 				return err
 			}
 			if asJSON {
@@ -154,7 +154,7 @@ func newGateVerdict(env environment) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if c, err = withBaseline(c, baseline); err != nil {
+			if c, err = withBaseline(env, c, baseline); err != nil {
 				return err
 			}
 			if os.Getenv("GOGC") == "" {
@@ -248,7 +248,7 @@ func contractOf(env environment, run *results.Run, path string) (*contract.Contr
 
 // withBaseline gives limits against a baseline their numbers. A baseline that is named replaces the one that a run's contract
 // was resolved by, and has to be there even where no limit refers to it.
-func withBaseline(c *contract.Contract, named string) (*contract.Contract, error) {
+func withBaseline(env environment, c *contract.Contract, named string) (*contract.Contract, error) {
 	baseline := named
 	switch {
 	case named != "":
@@ -264,9 +264,12 @@ func withBaseline(c *contract.Contract, named string) (*contract.Contract, error
 	if err != nil {
 		return nil, wrongUse(fmt.Errorf("baseline: %w; expected the results directory of a run that was judged, or its verdict.json: `k6 x llm gate verdict` judges it", err))
 	}
-	measured, err := before.Baseline()
+	measured, warning, err := before.Baseline()
 	if err != nil {
 		return nil, wrongUse(fmt.Errorf("baseline %s: %w", baseline, err))
+	}
+	if warning != "" {
+		env.warn(fmt.Errorf("baseline %s: %s", baseline, warning))
 	}
 	resolved, err := c.Resolve(measured)
 	if err != nil {

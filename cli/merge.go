@@ -46,7 +46,7 @@ func newMerge(env environment) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if agreed, err = withBaseline(agreed, baseline); err != nil {
+			if agreed, err = withBaseline(env, agreed, baseline); err != nil {
 				return err
 			}
 			joined, err := merge.Merge(args, out, merge.Options{Overwrite: overwrite, Contract: agreed, Warn: env.warn})

@@ -309,26 +309,27 @@ func (p *prober) idle(ctx context.Context) error {
 
 var errBusy = errors.New("it is busy")
 
-// busy says what the service has to do; nil where it has nothing.
+// busy says what the service has to do; nil where it has nothing. Each replica tells by what it has, since some show a metric from
+// their first request on.
 func (p *prober) busy(ctx context.Context, client *http.Client) error {
-	readings := make([]scrape.Reading, 0, len(p.contract.Server.MetricsURLs))
+	var running, waiting float64
 	for _, url := range p.contract.Server.MetricsURLs {
 		r, err := scrape.Fetch(ctx, client, url)
 		if err != nil {
 			return err //nolint:wrapcheck // names the address
 		}
-		readings = append(readings, r)
-	}
-	r := scrape.Join(readings...)
-	for _, quantity := range []string{"running", "queue_depth"} {
-		if why, bad := r.NotMeasured[quantity]; bad {
-			return errors.New(why)
+		for _, quantity := range []string{"running", "queue_depth"} {
+			if why, bad := r.NotMeasured[quantity]; bad {
+				return errors.New(why)
+			}
 		}
+		if r.QueueDepth == nil && r.Running == nil {
+			return fmt.Errorf("%s has neither a number of running requests nor one of waiting ones", url)
+		}
+		running += value(r.Running)
+		waiting += value(r.QueueDepth)
 	}
-	if r.QueueDepth == nil && r.Running == nil {
-		return errors.New("its metrics have neither a number of running requests nor one of waiting ones")
-	}
-	if running, waiting := value(r.Running), value(r.QueueDepth); running+waiting > 0 {
+	if running+waiting > 0 {
 		return fmt.Errorf("%w: %.0f requests are running and %.0f are waiting", errBusy, running, waiting)
 	}
 

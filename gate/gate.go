@@ -21,13 +21,14 @@ type Load interface {
 type Gate struct {
 	load Load
 
-	mu  sync.Mutex
-	out *Output // the output of this run, if there is one
+	mu     sync.Mutex
+	out    *Output         // the output of this run, if there is one
+	warned map[string]bool // by the init context, which each VU has
 }
 
 // New returns the gate for registration with k6.
 func New(load Load) *Gate {
-	g := &Gate{load: load}
+	g := &Gate{load: load, warned: map[string]bool{}}
 	registerMonitor(g)
 
 	return g
@@ -54,4 +55,14 @@ func (g *Gate) output() *Output {
 	defer g.mu.Unlock()
 
 	return g.out
+}
+
+// isNews says whether a warning was not given yet.
+func (g *Gate) isNews(warning string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	told := g.warned[warning]
+	g.warned[warning] = true
+
+	return !told
 }

@@ -145,9 +145,12 @@ func (m *moduleInstance) resolve(c *contract.Contract, name, baseline string) (*
 	if err != nil {
 		return nil, fmt.Errorf("baseline: %w", err)
 	}
-	measured, err := before.Baseline()
+	measured, warning, err := before.Baseline()
 	if err != nil {
 		return nil, fmt.Errorf("baseline %s: %w", baseline, err)
+	}
+	if warning != "" && m.gate.isNews(baseline+warning) {
+		m.vu.InitEnv().Logger.Warnf("baseline %s: %s", baseline, warning)
 	}
 	resolved, err := c.Resolve(measured)
 	if err != nil {

@@ -19,15 +19,28 @@ import (
 // watchedPage is a monitor of a server whose metrics page is what *page holds, and what it has told k6 in one reading.
 func watchedPage(t *testing.T, page *string) (read func() (values map[string]float64, gaps []string, levels map[string]float64), logs *logtest.Hook) {
 	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(*page)) }))
-	t.Cleanup(s.Close)
+	read, logs, _ = watchedPages(t, page)
+
+	return read, logs
+}
+
+// watchedPages is watchedPage for several replicas, of which it gives the addresses as well.
+func watchedPages(t *testing.T, pages ...*string) (
+	read func() (values map[string]float64, gaps []string, levels map[string]float64), logs *logtest.Hook, urls []string,
+) {
+	t.Helper()
+	for _, page := range pages {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(*page)) }))
+		t.Cleanup(s.Close)
+		urls = append(urls, s.URL)
+	}
 	registry := metrics.NewRegistry()
 	require.NoError(t, registerMonitorMetrics(registry))
 	logger, logs := logtest.NewNullLogger()
 	m := &monitor{
 		state:  &lib.ExecutionState{Test: &lib.TestRunState{TestPreInitState: &lib.TestPreInitState{Registry: registry}}},
-		logger: logrus.NewEntry(logger), agreed: &contract.Contract{Server: &contract.Server{MetricsURLs: []string{s.URL}}},
-		client: s.Client(), endpoints: map[string]bool{},
+		logger: logrus.NewEntry(logger), agreed: &contract.Contract{Server: &contract.Server{MetricsURLs: urls}},
+		client: http.DefaultClient, endpoints: map[string]bool{},
 	}
 
 	return func() (map[string]float64, []string, map[string]float64) {
@@ -51,7 +64,26 @@ func watchedPage(t *testing.T, page *string) (read func() (values map[string]flo
 		}
 
 		return values, gaps, levels
-	}, logs
+	}, logs, urls
+}
+
+// The queue of a replica that does not show one is not known, and neither is the service's: growth is then judged by the requests
+// in flight. The gap names the endpoint and the metric.
+func TestAReplicaWithoutAQueueIsAGap(t *testing.T) {
+	t.Parallel()
+	idle, busy := "vllm:num_requests_waiting 0\nvllm:num_requests_running 0\n", "vllm:num_requests_running 8\n"
+	read, logs, urls := watchedPages(t, &idle, &busy)
+	for range 2 {
+		values, gaps, levels := read()
+		require.Equal(t, map[string]float64{"llm_server_running": 8}, values)
+		require.Equal(t, map[string]float64{"running": 8}, levels)
+		require.Equal(t, []string{"server: " + urls[1] + " has no vllm:num_requests_waiting, which other replicas have"}, gaps)
+	}
+	require.Len(t, logs.AllEntries(), 1, "the first one is logged")
+	busy = "vllm:num_requests_running 8\nvllm:num_requests_waiting 5\n"
+	_, gaps, levels := read()
+	require.Equal(t, map[string]float64{"running": 8, "queue_depth": 5}, levels)
+	require.Empty(t, gaps)
 }
 
 // A number that is no measurement is a gap with its name and value, and no metric of k6, no level of an abort rule.

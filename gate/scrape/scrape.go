@@ -22,6 +22,8 @@ import (
 type Reading struct {
 	// Engine is which family of names was found; "" where none was.
 	Engine string
+	// URL is the endpoint that was read; "" for several joined ones, and for a page that was parsed by itself.
+	URL string
 
 	QueueDepth   *float64 // requests waiting; the sum over replicas
 	Running      *float64 // requests being served; the sum over replicas
@@ -41,8 +43,8 @@ type Reading struct {
 	GPUUtilisation *float64 // 0 to 1; the mean over GPUs
 	GPUMemoryUsed  *float64 // bytes; the sum over GPUs
 
-	// NotMeasured says of quantities that are absent because what was there is no measurement (results.Gauge) whose it was, and
-	// what. Nil where there is none.
+	// NotMeasured says of quantities that are absent although somebody should have said them why: what was there is no
+	// measurement (results.Gauge), or one of several replicas lacks it (Join). Nil where there is none.
 	NotMeasured map[string]string
 }
 
@@ -187,6 +189,8 @@ var engines = []engine{ //nolint:gochecknoglobals // a constant table
 	},
 }
 
+var dcgmUtilisation, dcgmMemory = named("DCGM_FI_DEV_GPU_UTIL"), named("DCGM_FI_DEV_FB_USED") //nolint:gochecknoglobals // constants
+
 // ErrNothingKnown is returned for an endpoint that has metrics, but none that this package knows.
 var ErrNothingKnown = errors.New(
 	"no metric of vLLM, SGLang, TGI, llama.cpp, TensorRT-LLM, Triton, Dynamo or the DCGM exporter is there")
@@ -223,8 +227,8 @@ func parse(text io.Reader, wanted names) (Reading, error) {
 		}
 	}
 	if wanted.gpu {
-		known = r.fill(gpuUtilisation, read(families, named("DCGM_FI_DEV_GPU_UTIL"), gpuUtilisation, 0.01).mean()) || known
-		known = r.fill(gpuMemory, read(families, named("DCGM_FI_DEV_FB_USED"), gpuMemory, 1<<20).sum()) || known
+		known = r.fill(gpuUtilisation, read(families, dcgmUtilisation, gpuUtilisation, 0.01).mean()) || known
+		known = r.fill(gpuMemory, read(families, dcgmMemory, gpuMemory, 1<<20).sum()) || known
 	}
 	if !known {
 		return Reading{}, wanted.none
@@ -404,58 +408,6 @@ func spent(families map[string]*dto.MetricFamily, names []string, part string) s
 	return samples{}
 }
 
-// Join brings the readings of several replicas (and of their GPU exporter) to one: counts add up, the KV cache is that
-// of the fullest replica. A quantity is absent unless at least one of them has it, and where one of them has what is no measurement.
-func Join(readings ...Reading) Reading {
-	var out Reading
-	add := func(a, b *float64) *float64 { return both(a, b, func(x, y float64) float64 { return x + y }) }
-	var gpus, ratios int
-	for _, r := range readings {
-		if out.Engine == "" {
-			out.Engine = r.Engine
-		}
-		out.QueueDepth, out.Running = add(out.QueueDepth, r.QueueDepth), add(out.Running, r.Running)
-		out.KVCacheUsage = both(out.KVCacheUsage, r.KVCacheUsage, func(x, y float64) float64 { return max(x, y) })
-		out.PrefixQueries, out.PrefixHits = add(out.PrefixQueries, r.PrefixQueries), add(out.PrefixHits, r.PrefixHits)
-		out.Preemptions = add(out.Preemptions, r.Preemptions)
-		out.QueueTimeSum, out.QueueTimeCount = add(out.QueueTimeSum, r.QueueTimeSum), add(out.QueueTimeCount, r.QueueTimeCount)
-		out.PrefixHitRatio = add(out.PrefixHitRatio, r.PrefixHitRatio)
-		out.GPUUtilisation, out.GPUMemoryUsed = add(out.GPUUtilisation, r.GPUUtilisation), add(out.GPUMemoryUsed, r.GPUMemoryUsed)
-		gpus += present(r.GPUUtilisation)
-		ratios += present(r.PrefixHitRatio)
-		for quantity, why := range r.NotMeasured {
-			out.notMeasured(quantity, why)
-		}
-	}
-	out.GPUUtilisation = scaled(out.GPUUtilisation, 1/float64(max(gpus, 1)))
-	out.PrefixHitRatio = scaled(out.PrefixHitRatio, 1/float64(max(ratios, 1)))
-	for quantity := range out.NotMeasured {
-		*out.at(quantity) = nil
-	}
-
-	return out
-}
-
-func both(a, b *float64, join func(x, y float64) float64) *float64 {
-	switch {
-	case a == nil:
-		return b
-	case b == nil:
-		return a
-	}
-	out := join(*a, *b)
-
-	return &out
-}
-
-func present(v *float64) int {
-	if v == nil {
-		return 0
-	}
-
-	return 1
-}
-
 // Since is what happened between two readings of the same servers.
 type Since struct {
 	PrefixHitRatio *float64 // nil where nothing was looked up
@@ -564,6 +516,8 @@ func fetch(ctx context.Context, client *http.Client, url string, wanted names) (
 	if err != nil {
 		return r, fmt.Errorf("metrics endpoint %s: %w", url, err)
 	}
+
+	r.URL = url
 
 	return r, nil
 }

@@ -123,6 +123,71 @@ func TestReplicasAddUp(t *testing.T) {
 	require.Nil(t, joined.Preemptions)
 }
 
+// What one replica does not say is no zero: a sum, a mean or a maximum of the others would look like less load.
+func TestAReplicaThatLacksAMetricIsNoZero(t *testing.T) {
+	t.Parallel()
+	at := func(url, page string) scrape.Reading {
+		r := parse(t, page)
+		r.URL = url
+
+		return r
+	}
+	const all = "vllm:num_requests_waiting 0\nvllm:num_requests_running 2\nvllm:kv_cache_usage_perc 0.1\n"
+	idle := at("http://a/metrics", all)
+	for _, c := range []struct {
+		name, page string
+		missing    map[string]string
+	}{
+		{"all of them", all, nil},
+		{"running alone", "vllm:num_requests_running 3\n", map[string]string{
+			"queue_depth":    "http://b/metrics has no vllm:num_requests_waiting, which other replicas have",
+			"kv_cache_usage": "http://b/metrics has no vllm:kv_cache_usage_perc, which other replicas have",
+		}},
+		{"waiting alone", "vllm:num_requests_waiting 3\nvllm:kv_cache_usage_perc 0.1\n", map[string]string{
+			"running": "http://b/metrics has no vllm:num_requests_running, which other replicas have",
+		}},
+		{
+			"another engine", "nv_trt_llm_request_metrics{request_type=\"scheduled\"} 1\nnv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"fraction\"} 0.5\n",
+			map[string]string{
+				"queue_depth": "http://b/metrics has no nv_trt_llm_request_metrics{request_type=\"waiting\"}, which other replicas have",
+			},
+		},
+	} {
+		for _, joined := range []scrape.Reading{scrape.Join(idle, at("http://b/metrics", c.page)), scrape.Join(at("http://b/metrics", c.page), idle)} {
+			require.Equal(t, c.missing, joined.NotMeasured, c.name)
+			for quantity, value := range map[string]*float64{"queue_depth": joined.QueueDepth, "running": joined.Running, "kv_cache_usage": joined.KVCacheUsage} {
+				require.Equal(t, c.missing[quantity] == "", value != nil, c.name+": "+quantity)
+			}
+		}
+	}
+
+	// A kind of engine that never has it is no gap, and the others' part is no measurement of the whole.
+	mixed := scrape.Join(
+		at("http://a/metrics", all+"vllm:num_preemptions_total 4\n"),
+		at("http://b/metrics", "tgi_queue_size 1\ntgi_batch_current_size 2\n"),
+		scrape.Reading{GPUUtilisation: v(0.5)},
+	)
+	require.Equal(t, v(1), mixed.QueueDepth)
+	require.Equal(t, v(4), mixed.Running)
+	require.Nil(t, mixed.KVCacheUsage)
+	require.Nil(t, mixed.Preemptions)
+	require.Equal(t, v(0.5), mixed.GPUUtilisation, "which is no replica")
+	require.Nil(t, mixed.NotMeasured)
+
+	// A counter may appear with its first event, and is 0 until then.
+	counted := scrape.Join(at("http://a/metrics", all+"vllm:num_preemptions_total 4\n"), at("http://b/metrics", all))
+	require.Equal(t, v(4), counted.Preemptions)
+	require.Nil(t, counted.NotMeasured)
+
+	// So it is with the GPUs.
+	gpus := scrape.Join(
+		at("http://a:9400/metrics", "DCGM_FI_DEV_GPU_UTIL 90\nDCGM_FI_DEV_FB_USED 2\n"), at("http://b:9400/metrics", "DCGM_FI_DEV_GPU_UTIL 70\n"), idle,
+	)
+	require.InDelta(t, 0.8, *gpus.GPUUtilisation, 1e-12)
+	require.Nil(t, gpus.GPUMemoryUsed)
+	require.Equal(t, map[string]string{"gpu_memory": "http://b:9400/metrics has no DCGM_FI_DEV_FB_USED, which other exporters have"}, gpus.NotMeasured)
+}
+
 func TestBetweenTwoReadings(t *testing.T) {
 	t.Parallel()
 	before := scrape.Reading{
@@ -233,7 +298,7 @@ func TestOneEngineIsAskedFor(t *testing.T) {
 	}
 	r, err := scrape.FetchGPU(t.Context(), s.Client(), s.URL)
 	require.NoError(t, err)
-	require.Equal(t, scrape.Reading{GPUUtilisation: v(0.4)}, r, "the server's own numbers are not counted a second time")
+	require.Equal(t, scrape.Reading{URL: s.URL, GPUUtilisation: v(0.4)}, r, "the server's own numbers are not counted a second time")
 	page = "vllm:num_requests_waiting 3\n"
 	for _, name := range contract.Engines() {
 		_, err = scrape.FetchEngine(t.Context(), s.Client(), s.URL, name)

@@ -35,13 +35,21 @@ func Of(run *results.Run) (*Result, error) {
 // all were. A run of the verdict INVALID has some. One that is a FAIL may have some as well.
 func (r *Result) BrokenHeadroom() string {
 	var broken []string
+	for _, c := range r.brokenHeadroom() {
+		broken = append(broken, c.Name+" ("+c.found()+")")
+	}
+	return strings.Join(broken, ", ")
+}
+
+func (r *Result) brokenHeadroom() []*Criterion {
+	var broken []*Criterion
 	for i := range r.Criteria {
 		c := &r.Criteria[i]
 		if c.Section == string(contract.SectionClientHeadroom) && !c.Ignored && (c.Verdict == Fail || c.Verdict == Invalid) {
-			broken = append(broken, c.Name+" ("+c.found()+")")
+			broken = append(broken, c)
 		}
 	}
-	return strings.Join(broken, ", ")
+	return broken
 }
 
 // found is what was measured, beside the limit; where nothing was, as of a rule that stopped the run, the note tells.
@@ -64,16 +72,60 @@ func fourDigits(v float64) float64 {
 	return rounded
 }
 
-// Baseline returns the measured values that limits of another run's contract refer to. Those of an INVALID run are none: they
-// are the load generator's as much as the service's, and a limit that is made of them is too wide. FAIL and INCONCLUSIVE are
-// allowed: a slow service is a baseline, too.
-func (r *Result) Baseline() (map[string]float64, error) {
-	if r.Verdict != Invalid {
-		return r.Measured(), nil
+// Baseline returns the measured values that limits of another run's contract refer to. Those of a run whose load generator was
+// a bottleneck are none, be it INVALID or a FAIL: they are the generator's as much as the service's, and a limit that is made of
+// them is too wide. FAIL and INCONCLUSIVE by themselves are allowed: a slow service is a baseline, too, with a warning where it was
+// so slow that arrivals were dropped. The warning is "" where there is none.
+func (r *Result) Baseline() (values map[string]float64, warning string, err error) {
+	broken := r.BrokenHeadroom()
+	switch {
+	case r.Verdict != Invalid && broken == "":
+		return r.Measured(), "", nil
+	case r.Verdict == Fail && r.droppedBySlowness():
+		return r.Measured(), "its verdict is FAIL, and arrivals were dropped, since all VUs were at work: " + broken +
+			"; the service had less load than the schedule's, and limits made of what it measured are those of that load", nil
 	}
 	why := "its verdict is INVALID, since the load generator was the bottleneck"
-	if broken := r.BrokenHeadroom(); broken != "" {
+	if r.Verdict != Invalid {
+		why = fmt.Sprintf("its verdict is %s, and the load generator was a bottleneck, too", r.Verdict)
+	}
+	if broken != "" {
 		why += ": " + broken
 	}
-	return nil, errors.New(why + "; what it measured is not the service's: repeat the baseline run with more headroom, or give another baseline")
+	return nil, "", errors.New(why + "; what it measured is not the service's: repeat the baseline run with more headroom, or give another baseline")
+}
+
+// droppedBySlowness says whether no more was wrong with the load generator than that requests took all of its VUs, so that
+// further arrivals were dropped, and that the schedule lacks these.
+func (r *Result) droppedBySlowness() bool {
+	const droppedName, scheduleName = string(contract.SectionClientHeadroom) + ".dropped", string(contract.SectionClientHeadroom) + ".schedule_error"
+	dropped := r.find(droppedName)
+	if dropped == nil {
+		dropped = r.find("dropped") // as a limit of the service, which goes before the default
+	}
+	if dropped == nil || dropped.N == 0 {
+		return false
+	}
+	for _, c := range r.brokenHeadroom() {
+		switch {
+		case c.Name == droppedName:
+		case c.Name == scheduleName && c.Measured != nil && c.LimitValue != nil:
+			if *c.Measured > float64(dropped.Over)/float64(dropped.N)+*c.LimitValue {
+				return false // more is missing than was dropped
+			}
+		default:
+			return false
+		}
+	}
+	busy := int64(0)
+	for reason, n := range r.DroppedBy {
+		switch reason {
+		case "no_vu", "vu_starting", dropUnknown: // k6's own executors, which do not say why, drop where no VU is free
+			busy += n
+		case "max_duration", "stopped": // the run ended
+		default:
+			return false
+		}
+	}
+	return busy > 0
 }

@@ -32,7 +32,7 @@ func TestAnInvalidRunIsNoBaseline(t *testing.T) {
 	r := ofHeadroom(Invalid, kept, cpu, open, ignored, timer, stopped)
 	require.Equal(t, "client_headroom.cpu (measured 98.77%, limit <= 70%), client_headroom.timer_delay_p99 (measured 12.344s, limit <= 10ms), "+
 		"abort.client_headroom (stopped the run: cpu was 99%)", r.BrokenHeadroom())
-	values, err := r.Baseline()
+	values, _, err := r.Baseline()
 	require.EqualError(t, err, "its verdict is INVALID, since the load generator was the bottleneck: "+r.BrokenHeadroom()+
 		"; what it measured is not the service's: repeat the baseline run with more headroom, or give another baseline")
 	require.Nil(t, values)
@@ -41,13 +41,74 @@ func TestAnInvalidRunIsNoBaseline(t *testing.T) {
 	for _, status := range []Status{Pass, Fail, Inconclusive} {
 		r := ofHeadroom(status, kept, open, ignored)
 		require.Empty(t, r.BrokenHeadroom())
-		values, err := r.Baseline()
+		values, warning, err := r.Baseline()
 		require.NoError(t, err)
+		require.Empty(t, warning)
 		require.InDelta(t, 30, values["tpot_p95"], 0)
 	}
-	values, err = ofHeadroom(Fail, cpu).Baseline()
-	require.NoError(t, err, "FAIL goes before INVALID")
-	require.InDelta(t, 30, values["tpot_p95"], 0)
+
+	// FAIL goes before INVALID, and the load generator was the bottleneck all the same.
+	for _, broken := range []Criterion{cpu, timer, stopped} {
+		r := ofHeadroom(Fail, kept, broken)
+		values, _, err := r.Baseline()
+		require.EqualError(t, err, "its verdict is FAIL, and the load generator was a bottleneck, too: "+r.BrokenHeadroom()+
+			"; what it measured is not the service's: repeat the baseline run with more headroom, or give another baseline")
+		require.Nil(t, values)
+	}
+}
+
+// Arrivals that a slow service left no VU for are its own doing. A load generator that was late, or had another limit broken, is not.
+func TestDropsOfASlowServiceAreABaseline(t *testing.T) {
+	dropped := Criterion{Name: "client_headroom.dropped", Unit: "count", Limit: "== 0", LimitValue: pointer(0), Measured: pointer(30), N: 100, Over: 30, Verdict: Fail}
+	schedule := Criterion{Name: "client_headroom.schedule_error", Unit: "ratio", Limit: "<= 2%", LimitValue: pointer(0.02), Measured: pointer(0.31), N: 100, Verdict: Fail}
+	worse := schedule
+	worse.Measured = pointer(0.33)
+	cpu := Criterion{Name: "client_headroom.cpu", Unit: "ratio", Limit: "<= 80%", Measured: pointer(0.97), Verdict: Fail}
+
+	agreed := ofHeadroom(Fail, schedule)
+	agreed.DroppedBy = map[string]int64{"no_vu": 30}
+	own := dropped
+	own.Name, own.Section = "dropped", "capacity_gate"
+	agreed.Criteria = append(agreed.Criteria, own)
+	_, warning, err := agreed.Baseline()
+	require.NoError(t, err, "the drops are a limit of the service's")
+	require.Contains(t, warning, "client_headroom.schedule_error (measured 31%, limit <= 2%)")
+
+	for name, c := range map[string]struct {
+		overall Status
+		reasons map[string]int64
+		broken  []Criterion
+		allowed bool
+	}{
+		"all VUs at work":               {Fail, map[string]int64{"no_vu": 30}, []Criterion{dropped}, true},
+		"and the schedule with them":    {Fail, map[string]int64{"no_vu": 30}, []Criterion{dropped, schedule}, true},
+		"k6's own executors":            {Fail, map[string]int64{"unknown": 30}, []Criterion{dropped}, true},
+		"VUs that were being made":      {Fail, map[string]int64{"no_vu": 20, "vu_starting": 10}, []Criterion{dropped}, true},
+		"and the run's end":             {Fail, map[string]int64{"no_vu": 20, "max_duration": 5, "stopped": 5}, []Criterion{dropped}, true},
+		"the run's end alone":           {Fail, map[string]int64{"stopped": 30}, []Criterion{dropped}, false},
+		"a late generator":              {Fail, map[string]int64{"no_vu": 29, "late": 1}, []Criterion{dropped}, false},
+		"rows that the script left out": {Fail, map[string]int64{"no_vu": 29, "no_request": 1}, []Criterion{dropped}, false},
+		"no reasons":                    {Fail, nil, []Criterion{dropped}, false},
+		"a busy generator":              {Fail, map[string]int64{"no_vu": 30}, []Criterion{dropped, cpu}, false},
+		"a schedule worse than that":    {Fail, map[string]int64{"no_vu": 30}, []Criterion{dropped, worse}, false},
+		"a schedule without drops":      {Fail, map[string]int64{"no_vu": 1}, []Criterion{schedule}, false},
+		"a service that did well":       {Invalid, map[string]int64{"no_vu": 30}, []Criterion{dropped}, false},
+	} {
+		r := ofHeadroom(c.overall, c.broken...)
+		r.DroppedBy = c.reasons
+		values, warning, err := r.Baseline()
+		if !c.allowed {
+			require.ErrorContains(t, err, r.BrokenHeadroom()+"; what it measured is not the service's", name)
+			require.Nil(t, values, name)
+			require.Empty(t, warning, name)
+
+			continue
+		}
+		require.NoError(t, err, name)
+		require.InDelta(t, 30, values["tpot_p95"], 0, name)
+		require.Equal(t, "its verdict is FAIL, and arrivals were dropped, since all VUs were at work: "+r.BrokenHeadroom()+
+			"; the service had less load than the schedule's, and limits made of what it measured are those of that load", warning, name)
+	}
 }
 
 func TestTheVerdictOfARun(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -121,17 +122,16 @@ func TestABaselineThatIsNotThere(t *testing.T) {
 	}
 }
 
-// judgedBusy is baselineOf by a load generator that was at its limit, with an overall verdict.
-func judgedBusy(t *testing.T, overall verdict.Status) string {
+// judgedWith is baselineOf with an overall verdict, and with criteria on the load generator.
+func judgedWith(t *testing.T, overall verdict.Status, droppedBy map[string]int64, headroom ...verdict.Criterion) string {
 	t.Helper()
-	ttft, cpu := 300.0, 0.99
+	ttft := 300.0
 	dir := t.TempDir()
 	judged := verdict.Result{
-		Schema: verdict.Schema, Verdict: overall, Confidence: 0.95,
-		Criteria: []verdict.Criterion{
+		Schema: verdict.Schema, Verdict: overall, Confidence: 0.95, DroppedBy: droppedBy,
+		Criteria: append([]verdict.Criterion{
 			{Name: "ttft_p95", Section: "capacity_gate", Unit: "ms", Limit: "<= 1s", Measured: &ttft, N: 100, Verdict: overall},
-			{Name: "client_headroom.cpu", Section: "client_headroom", Unit: "ratio", Limit: "<= 70%", Measured: &cpu, N: 100, Verdict: verdict.Fail},
-		},
+		}, headroom...),
 	}
 	require.NoError(t, judged.Write(dir))
 
@@ -141,7 +141,11 @@ func judgedBusy(t *testing.T, overall verdict.Status) string {
 // What a load generator at its limit has measured would be a limit that anything keeps.
 func TestAnInvalidBaselineIsRefused(t *testing.T) {
 	t.Parallel()
-	busy, slow := judgedBusy(t, verdict.Invalid), judgedBusy(t, verdict.Fail)
+	used, lost := 0.99, 30.0
+	cpu := verdict.Criterion{Name: "client_headroom.cpu", Section: "client_headroom", Unit: "ratio", Limit: "<= 70%", Measured: &used, N: 100, Verdict: verdict.Fail}
+	drops := verdict.Criterion{Name: "client_headroom.dropped", Section: "client_headroom", Unit: "count", Limit: "== 0", Measured: &lost, N: 100, Over: 30, Verdict: verdict.Fail}
+	busy, slow := judgedWith(t, verdict.Invalid, nil, cpu), judgedWith(t, verdict.Fail, nil)
+	both, dropping := judgedWith(t, verdict.Fail, nil, cpu), judgedWith(t, verdict.Fail, map[string]int64{"unknown": 30}, drops)
 	contracts := t.TempDir()
 	for name, text := range map[string]string{
 		"absolute.yaml": `capacity_gate: {ttft_p95: "<= 1s"}`,
@@ -199,4 +203,24 @@ func TestAnInvalidBaselineIsRefused(t *testing.T) {
 	require.Equal(t, 0, r.exit, "no limit refers to it, so that it is not read: %s", r.stderr)
 	r = runK6(t, append(run, opened(t, "relative.yaml", "{ baseline: '"+slow+"' }"))...)
 	require.Equal(t, 0, r.exit, r.stderr)
+	require.NotContains(t, r.stderr, "level=warning")
+
+	// A load generator at its limit is one whatever the service did.
+	const why = "its verdict is FAIL, and the load generator was a bottleneck, too: client_headroom.cpu (measured 99%, limit <= 70%)"
+	r = runK6(t, "x", "llm", "gate", "verdict", resolved, "--baseline", both)
+	require.Equal(t, 3, r.exit, r.stderr)
+	require.Contains(t, r.stderr, why)
+	r = runK6(t, append(run, opened(t, "relative.yaml", "{ baseline: '"+both+"' }"))...)
+	require.Equal(t, 107, r.exit, r.stderr)
+	require.Contains(t, r.stderr, why)
+
+	// Drops of a slow service are told, once.
+	const dropped = ": its verdict is FAIL, and arrivals were dropped, since all VUs were at work: client_headroom.dropped (measured 30, limit == 0)"
+	against, r = judgedJSON(t, resolved, "--baseline", dropping)
+	require.Equal(t, 0, r.exit, r.stderr)
+	require.Equal(t, "<= 330ms (baseline + 10%, baseline 300ms)", against.Limit)
+	require.Contains(t, r.stderr, "warning: baseline "+dropping+dropped)
+	r = runK6(t, append(run, "--vus", "3", "--iterations", "3", opened(t, "relative.yaml", "{ baseline: '"+dropping+"' }"))...)
+	require.Equal(t, 0, r.exit, r.stderr)
+	require.Equal(t, 1, strings.Count(r.stderr, "baseline "+dropping+dropped), r.stderr)
 }
