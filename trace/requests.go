@@ -35,9 +35,9 @@ func (t *jsTrace) next(opts sobek.Value) (sobek.Value, error) {
 	if state.GetScenarioGlobalVUIter == nil {
 		return nil, errors.New("next() is for iterations: in setup() and teardown(), Trace.at(row) gives the request of a row")
 	}
-	if err := t.refusal(&state.Options); err != nil {
+	if reason := t.refusal(&state.Options); reason != "" {
 		// As test.abort() does. An error of next() alone would be one of each iteration, as fast as a closed loop can fail.
-		t.module.vu.Runtime().Interrupt(&errext.InterruptError{Reason: "next(): " + err.Error()})
+		t.module.vu.Runtime().Interrupt(&errext.InterruptError{Reason: "next(): " + reason})
 
 		return sobek.Undefined(), nil
 	}
@@ -45,22 +45,22 @@ func (t *jsTrace) next(opts sobek.Value) (sobek.Value, error) {
 	return t.request("Trace.next", t.stockRow(int(state.GetScenarioGlobalVUIter())), time.Time{}, opts) // #nosec G115 -- an iteration number
 }
 
-// refusal is why k6's own executors cannot take rows of this trace by the number of an iteration.
-func (t *jsTrace) refusal(o *lib.Options) error {
+// refusal is why k6's own executors cannot take rows of this trace by the number of an iteration; "" where they can.
+func (t *jsTrace) refusal(o *lib.Options) string {
 	if loneSegment(o) {
 		if scenario := lib.GetScenarioState(t.module.vu.Context()); scenario != nil {
-			return fmt.Errorf("scenario %s: %w", scenario.Name, errNoSequence)
+			return fmt.Sprintf("scenario %s: %s", scenario.Name, errNoSequence)
 		}
 
-		return errNoSequence
+		return errNoSequence.Error()
 	}
 	if !t.common {
-		return fmt.Errorf("this VU has opened the trace %s, which is none of those that the script opened when it was first run: "+
+		return fmt.Sprintf("this VU has opened the trace %s, which is none of those that the script opened when it was first run: "+
 			"k6 runs the init code once in each VU, so an option such as seed: Date.now() gives every VU another trace; "+
 			"hand it over in a variable, which is the same in all VUs: seed: Number(__ENV.LLM_SEED || 0)", t.id)
 	}
 
-	return nil
+	return ""
 }
 
 // stockRow is the row of an iteration of this VU's scenario, which is one of k6's own executors.

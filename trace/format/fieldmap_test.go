@@ -78,24 +78,29 @@ func TestAMappedFieldThatIsRequired(t *testing.T) {
 	}{
 		{
 			"input", rows, `f:1: usage.inn: missing: it is to be the field input_length` + has,
-			`f: none of 2 lines can be read, such as: `, Options{Fields: fields("timestamp", "usage.inn", "usage.out"), Unit: Milliseconds},
+			`f: none of 2 lines can be read, such as: `,
+			Options{Fields: fields("timestamp", "usage.inn", "usage.out"), Unit: Milliseconds},
 		},
 		{
 			"output", rows, `f:1: usage\.out: missing: it is to be the field output_length` + has,
-			`f: none of 2 lines can be read, such as: `, Options{Fields: fields("timestamp", "usage.in", `usage\.out`), Unit: Milliseconds},
+			`f: none of 2 lines can be read, such as: `,
+			Options{Fields: fields("timestamp", "usage.in", `usage\.out`), Unit: Milliseconds},
 		},
 		{
 			"timestamp, by which the unit is told", rows, when,
-			`f: none of the first 2 lines can be read, such as: `, Options{Fields: fields("when", "usage.in", "usage.out")},
+			`f: none of the first 2 lines can be read, such as: `,
+			Options{Fields: fields("when", "usage.in", "usage.out")},
 		},
 		{
 			"timestamp of a stated unit", rows, when,
-			`f: none of 2 lines can be read, such as: `, Options{Fields: fields("when", "usage.in", "usage.out"), Unit: Milliseconds},
+			`f: none of 2 lines can be read, such as: `,
+			Options{Fields: fields("when", "usage.in", "usage.out"), Unit: Milliseconds},
 		},
 		{
 			"of a known form", `{"timestamp":1,"input_length":5,"output_length":6}`,
 			`f:1: in: missing: it is to be the field input_length, and the first row has timestamp, input_length, output_length`,
-			`f: none of 1 lines can be read, such as: `, Options{Fields: map[string]string{"input_length": "in"}},
+			`f: none of 1 lines can be read, such as: `,
+			Options{Fields: map[string]string{"input_length": "in"}},
 		},
 	} {
 		_, err := Read("f", strings.NewReader(c.file), c.o)
