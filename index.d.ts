@@ -12,8 +12,8 @@ declare module 'k6/x/llm' {
   /** The API that a request speaks. */
   export type API = 'chat' | 'completions' | 'responses' | 'messages';
 
-  /** The encodings of tiktoken that are built in. */
-  export type Encoding = 'cl100k_base' | 'o200k_base' | 'p50k_base' | 'r50k_base';
+  /** The encodings of tiktoken that are built in. A name may come from __ENV: it is checked when the script runs. */
+  export type Encoding = 'cl100k_base' | 'o200k_base' | 'p50k_base' | 'r50k_base' | (string & {});
 
   /** Limits of one request for `llm_goodput`. A limit on something that was not measured is not met. */
   export interface SLO {
@@ -318,10 +318,8 @@ declare module 'k6/x/llm/trace' {
     streamShare?: number;
   }
 
-  export type OpenOptions = ReadOptions & ({ speed?: number; rate?: undefined } | { speed?: undefined; rate?: number });
-
   /** How a file is read and replayed. */
-  export interface ReadOptions extends RequestOptions {
+  export interface OpenOptions extends RequestOptions {
     format?: string;
     unit?: 's' | 'ms' | 'us' | 'ns' | 'wall_clock';
     blockSize?: number;
@@ -346,10 +344,14 @@ declare module 'k6/x/llm/trace' {
 
   export type GenerateOptions = WorkloadOptions & Arrivals;
 
-  /** When requests come: at one rate for a time or a number of requests, or at a rate that changes. */
+  /**
+   * When requests come: at one rate for a time or a number of requests, or at a rate that changes. Where a script names both
+   * lengths, one of them may be undefined.
+   */
   export type Arrivals =
     | { rate: number; duration: Duration; count?: number; stages?: undefined; startRate?: undefined }
     | { rate: number; count: number; duration?: Duration; stages?: undefined; startRate?: undefined }
+    | { rate: number; count: number | undefined; duration: Duration | undefined; stages?: undefined; startRate?: undefined }
     | { stages: { duration: Duration; target: number }[]; startRate?: number; duration?: Duration; count?: number; rate?: undefined };
 
   /** How requests of a synthetic workload come, and what they ask for. */

@@ -199,11 +199,14 @@ var errNoSequence = errors.New("an execution segment needs the execution segment
 	"or rows would be replayed twice and others never: give every instance the same --execution-segment-sequence, " +
 	"e.g. --execution-segment=1/4:2/4 --execution-segment-sequence=0,1/4,2/4,3/4,1")
 
+// loneSegment says that this instance is a part of a test whose other parts it does not know.
+func loneSegment(o *lib.Options) bool {
+	return o.ExecutionSegment.FloatLength() < 1 && (o.ExecutionSegmentSequence == nil || len(*o.ExecutionSegmentSequence) == 0)
+}
+
 // NewExecutor implements lib.ExecutorConfig.
 func (c *Config) NewExecutor(state *lib.ExecutionState, logger *logrus.Entry) (lib.Executor, error) {
-	options := state.Test.Options
-	alone := options.ExecutionSegmentSequence == nil || len(*options.ExecutionSegmentSequence) == 0
-	if options.ExecutionSegment.FloatLength() < 1 && alone {
+	if loneSegment(&state.Test.Options) {
 		return nil, fmt.Errorf("scenario %s: %w", c.Name, errNoSequence)
 	}
 

@@ -29,12 +29,13 @@ import (
 type rootModule struct {
 	mu     sync.Mutex
 	opened map[string]func() (*recording, error)
+	first  map[string]bool // the ids of what the script opened when it was first run
 	said   map[string]bool
 }
 
 // New returns the module for registration with k6.
 func New() modules.Module {
-	return &rootModule{opened: map[string]func() (*recording, error){}, said: map[string]bool{}}
+	return &rootModule{opened: map[string]func() (*recording, error){}, first: map[string]bool{}, said: map[string]bool{}}
 }
 
 // NewModuleInstance implements modules.Module.
@@ -112,6 +113,19 @@ func (m *rootModule) once(key string, build func() (*recording, error)) (*record
 	m.mu.Unlock()
 
 	return get()
+}
+
+// isCommon says whether the script opened this trace when k6 first ran its init code, before that of any VU. What a VU opens
+// beside those is a trace of its own, by options that are not the same in all VUs.
+func (m *rootModule) isCommon(id string, rt *sobek.Runtime) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	// k6 numbers VUs from 1. It runs the init code with 0 at first, and once more for setup() and such.
+	if vu := rt.GlobalObject().Get("__VU"); vu == nil || vu.ToInteger() == 0 {
+		m.first[id] = true
+	}
+
+	return m.first[id]
 }
 
 // say logs a message that every VU's init code comes to, once.
@@ -212,11 +226,12 @@ func (r *recording) String() string {
 type jsTrace struct {
 	*recording
 	module   *moduleInstance
+	common   bool                  // opened alike when the script was first run
 	allotted map[string]*allotment // by scenario, once it was asked for
 }
 
 func (m *moduleInstance) traceObject(r *recording) *sobek.Object {
-	t := &jsTrace{recording: r, module: m}
+	t := &jsTrace{recording: r, module: m, common: m.root.isCommon(r.id, m.vu.Runtime())}
 	obj := m.vu.Runtime().NewObject()
 	m.fix(obj, "id", r.id)
 	m.fix(obj, "length", len(r.rows))

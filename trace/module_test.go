@@ -571,7 +571,7 @@ func TestNextUnderAStockExecutor(t *testing.T) {
 	iteration = 8
 	require.EqualValues(t, 600, js(t, rt, "w.next().promptTokens").ToInteger())
 	js(t, rt, "w.next()")
-	require.Len(t, p.said("it is repeated"), 1)
+	require.Len(t, p.said("the script has passed the last of the trace's 8 rows, and goes on with the first: the trace is repeated"), 1)
 
 	toIteration(t.Context(), rt, &lib.State{})
 	_, err := rt.VU.Runtime().RunString(`w.next()`)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/grafana/sobek"
+	"go.k6.io/k6/errext"
 	"go.k6.io/k6/lib"
 
 	"github.com/safeqps/xk6-safeqps/llm"
@@ -34,32 +35,55 @@ func (t *jsTrace) next(opts sobek.Value) (sobek.Value, error) {
 	if state.GetScenarioGlobalVUIter == nil {
 		return nil, errors.New("next() is for iterations: in setup() and teardown(), Trace.at(row) gives the request of a row")
 	}
-	row := t.stockRow(int(state.GetScenarioGlobalVUIter())) // #nosec G115 -- an iteration number
-	if row >= len(t.rows) && !t.endless {
-		t.say(fmt.Sprintf("trace %s: the scenarios have more iterations than the trace's %d rows: it is repeated", t.id, len(t.rows)))
+	if reason := t.refusal(&state.Options); reason != "" {
+		// As test.abort() does. An error of next() alone would be one of each iteration, as fast as a closed loop can fail.
+		t.module.vu.Runtime().Interrupt(&errext.InterruptError{Reason: "next(): " + reason})
+
+		return sobek.Undefined(), nil
 	}
 
-	return t.request("Trace.next", row, time.Time{}, opts)
+	return t.request("Trace.next", t.stockRow(int(state.GetScenarioGlobalVUIter())), time.Time{}, opts) // #nosec G115 -- an iteration number
+}
+
+// refusal is why k6's own executors cannot take rows of this trace by the number of an iteration; "" where they can.
+func (t *jsTrace) refusal(o *lib.Options) string {
+	if loneSegment(o) {
+		if scenario := lib.GetScenarioState(t.module.vu.Context()); scenario != nil {
+			return fmt.Sprintf("scenario %s: %s", scenario.Name, errNoSequence)
+		}
+
+		return errNoSequence.Error()
+	}
+	if !t.common {
+		return fmt.Sprintf("this VU has opened the trace %s, which is none of those that the script opened when it was first run: "+
+			"k6 runs the init code once in each VU, so an option such as seed: Date.now() gives every VU another trace; "+
+			"hand it over in a variable, which is the same in all VUs: seed: Number(__ENV.LLM_SEED || 0)", t.id)
+	}
+
+	return ""
 }
 
 // stockRow is the row of an iteration of this VU's scenario, which is one of k6's own executors.
 func (t *jsTrace) stockRow(iteration int) int {
-	scenario := lib.GetScenarioState(t.module.vu.Context())
-	if scenario == nil {
-		return iteration
+	who, first, row := "the script", 0, iteration
+	if scenario := lib.GetScenarioState(t.module.vu.Context()); scenario != nil {
+		who = "the scenario " + scenario.Name
+		if t.allotted == nil {
+			t.allotted = allot(t.id, len(t.rows), t.module.vu.State().Options.Scenarios)
+		}
+		if a, ok := t.allotted[scenario.Name]; ok {
+			first, row = a.first, a.row(iteration)
+			if len(t.allotted) > 1 || first > 0 {
+				t.say(fmt.Sprintf("trace %s: the scenario %s takes rows of its own, from %d on", t.id, a.scenario, first))
+			}
+		}
 	}
-	if t.allotted == nil {
-		t.allotted = allot(t.id, len(t.rows), t.module.vu.State().Options.Scenarios)
-	}
-	a, ok := t.allotted[scenario.Name]
-	if !ok {
-		return iteration
-	}
-	if len(t.allotted) > 1 || a.first > 0 {
-		t.say(fmt.Sprintf("trace %s: the scenario %s takes rows of its own, from %d on", t.id, a.scenario, a.first))
+	// Whether others take the rows before its first one is not known: only its own way through the trace is.
+	if n := len(t.rows); row/n > first/n && !t.endless {
+		t.say(fmt.Sprintf("trace %s: %s has passed the last of the trace's %d rows, and goes on with the first: the trace is repeated", t.id, who, n))
 	}
 
-	return a.row(iteration)
+	return row
 }
 
 // at is the request of any row, without a due time.

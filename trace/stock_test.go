@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/grafana/sobek"
 	"github.com/sirupsen/logrus"
 	logtest "github.com/sirupsen/logrus/hooks/test"
 	"github.com/stretchr/testify/require"
+	"go.k6.io/k6/errext"
 	"go.k6.io/k6/js/modulestest"
 	"go.k6.io/k6/lib"
 	"go.k6.io/k6/lib/executor"
@@ -124,7 +126,92 @@ func TestStockScenariosHaveRowsOfTheirOwn(t *testing.T) {
 	rows, _ := iterate(t, p, rt, scenarioConfigs(t, `{`+closed+`, `+another+`}`), "closed", 6, 7, 8, 16)
 	require.Equal(t, []int{6, 7, 16, 32}, rows)
 	require.Len(t, p.said("the scenario closed takes rows of its own, from 0 on"), 1)
-	require.Len(t, p.said("the scenarios have more iterations than the trace's 8 rows: it is repeated"), 1)
+	require.Len(t, p.said("the scenario closed has passed the last of the trace's 8 rows, and goes on with the first: the trace is repeated"), 1)
+	require.Empty(t, p.said("the scenario another"))
+
+	// One that begins behind the last row has repeated nothing yet.
+	p = newProject(t)
+	rt = p.vu(t)
+	js(t, rt, "var w = "+`trace.open("conversation.jsonl", {seed: 5100})`)
+	rows, _ = iterate(t, p, rt, scenarioConfigs(t, `{`+closed+`, `+another+`}`), "another", 0, 7)
+	require.Equal(t, []int{8, 15}, rows)
+	require.Len(t, p.said("the scenario another takes rows of its own, from 8 on"), 1)
+	require.Empty(t, p.said("repeated"))
+}
+
+// k6 fills a segment up to a whole differently in each instance: then they send some rows twice and others never.
+func TestStockScenariosNeedTheSegmentSequence(t *testing.T) {
+	t.Parallel()
+	segment := func(text string) *lib.ExecutionSegment {
+		s, err := lib.NewExecutionSegmentFromString(text)
+		require.NoError(t, err)
+
+		return s
+	}
+	sequence, err := lib.NewExecutionSegmentSequenceFromString("0,1/3,2/3,1")
+	require.NoError(t, err)
+	none := lib.ExecutionSegmentSequence{}
+	for _, test := range []struct {
+		name     string
+		segment  *lib.ExecutionSegment
+		sequence *lib.ExecutionSegmentSequence
+		refused  bool
+	}{
+		{"a third", segment("1/3:2/3"), nil, true},
+		{"a third, of an empty sequence", segment("1/3:2/3"), &none, true},
+		{"a third, of a sequence", segment("1/3:2/3"), &sequence, false},
+		{"the whole", segment("0:1"), nil, false},
+		{"no segment", nil, nil, false},
+	} {
+		rt := newProject(t).vu(t)
+		js(t, rt, `var w = trace.open("conversation.jsonl")`)
+		toIteration(lib.WithScenarioState(t.Context(), &lib.ScenarioState{Name: "load"}), rt, &lib.State{
+			GetScenarioGlobalVUIter: func() uint64 { return 3 },
+			Options:                 lib.Options{ExecutionSegment: test.segment, ExecutionSegmentSequence: test.sequence},
+		})
+		v, err := rt.VU.Runtime().RunString(`try { w.next().row } catch { "caught" }`)
+		if !test.refused {
+			require.NoError(t, err, test.name)
+			require.EqualValues(t, 3, v.ToInteger(), test.name)
+
+			continue
+		}
+		var interrupted *sobek.InterruptedError
+		require.ErrorAs(t, err, &interrupted, "%s: the test ends, as by test.abort(): it would say it for each iteration otherwise", test.name)
+		reason, ok := interrupted.Value().(*errext.InterruptError)
+		require.True(t, ok)
+		require.ErrorContains(t, reason, "scenario load: an execution segment needs the execution segment sequence too")
+	}
+}
+
+// A script whose options change from one VU to the next has another trace in each, and the results name none of them.
+func TestStockScenariosRefuseATraceOfTheVUsOwn(t *testing.T) {
+	t.Parallel()
+	const code = `var w = trace.open("conversation.jsonl", {seed})`
+	p := newProject(t)
+	open := func(vu, seed int) *modulestest.Runtime {
+		rt := p.vu(t)
+		js(t, rt, fmt.Sprintf("var __VU = %d, seed = %d, first = trace.open('conversation.jsonl', {seed: 5300}); %s", vu, seed, code))
+		toIteration(t.Context(), rt, &lib.State{GetScenarioGlobalVUIter: func() uint64 { return 3 }})
+
+		return rt
+	}
+	open(0, 5301)
+	same := open(1, 5301)
+	require.EqualValues(t, 3, js(t, same, "w.next().row").ToInteger())
+	other := open(2, 5302)
+	id := js(t, other, "w.id").String()
+	require.EqualValues(t, 3, js(t, other, "first.next().row").ToInteger())
+	_, err := other.VU.Runtime().RunString("w.next()")
+	require.ErrorContains(t, err, "next(): this VU has opened the trace "+id+", which is none of those that the script opened when it was first run")
+	require.ErrorContains(t, err, "Date.now()")
+	var interrupted *sobek.InterruptedError
+	require.ErrorAs(t, err, &interrupted, "the test ends")
+	_, err = open(3, 5302).VU.Runtime().RunString("w.next()")
+	require.ErrorContains(t, err, "this VU has opened the trace", "also where two VUs have the same")
+	open(0, 5304) // that of setup(): k6 runs the init code again for it
+	_, err = open(4, 5305).VU.Runtime().RunString("w.next()")
+	require.ErrorContains(t, err, "this VU has opened the trace")
 }
 
 // Whatever the scenarios and however many iterations closed loops get to, no row is taken twice.

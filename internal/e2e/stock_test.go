@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -59,4 +60,31 @@ func TestStockScenariosSendNoPromptTwice(t *testing.T) {
 		}
 	}
 	require.Len(t, seen, 3)
+}
+
+// Where k6's own executors cannot take each row once, the test ends, and says so once: for a segment without its sequence, and
+// for a trace that is another one in each VU.
+func TestStockScenariosEndWhereRowsAreNotTheirOwn(t *testing.T) {
+	t.Parallel()
+	sim := startEngine(t, nil)
+	const source = `
+		import llm from 'k6/x/llm';
+		import trace from 'k6/x/llm/trace';
+		const workload = trace.generate({ rate: 20, duration: '4s', mix: 'short=1@20/4', seed: __ENV.NOW ? Date.now() : 12 });
+		export const options = { scenarios: { load: { executor: 'constant-vus', vus: 3, duration: '20s' } } };
+		const client = new llm.Client({ baseURL: __ENV.URL, model: 'sim' });
+		export default function () { try { client.chat(workload.next()); } catch { } }`
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--execution-segment", "1/3:1"}, "scenario load: an execution segment needs the execution segment sequence too"},
+		{[]string{"-e", "NOW=1"}, "which is none of those that the script opened when it was first run"},
+	} {
+		dir := filepath.Join(t.TempDir(), "results")
+		r := script(t, source, append(test.args, "--out", "llm="+dir, "-e", "URL="+sim.url)...)
+		require.Equal(t, 108, r.exit, r.stderr) // k6's exit code of test.abort()
+		require.Equal(t, 1, strings.Count(r.stderr, test.want), r.stderr)
+		require.Empty(t, firstAttempts(t, dir))
+	}
 }

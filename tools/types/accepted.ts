@@ -8,6 +8,21 @@ const client = new Client({
   headers: { 'X-Tenant': 'a', 'X-Shard': 5, 'X-Dry-Run': true },
   tokenizer: 'o200k_base',
 });
+// Names and numbers that are known only when the script runs.
+declare const __ENV: Record<string, string>;
+new Client({ baseURL: 'http://127.0.0.1:8000', tokenizer: __ENV.LLM_TOKENIZER });
+new Client({ baseURL: 'http://127.0.0.1:8000', tokenizer: __ENV.LLM_TOKENIZER ? __ENV.LLM_TOKENIZER : undefined });
+trace.open('trace.csv', { prompts: { file: 'prompts.txt', fit: __ENV.LLM_TOKENIZER } });
+trace.open('trace.csv', {
+  rate: __ENV.RATE ? Number(__ENV.RATE) : undefined,
+  speed: __ENV.SPEED ? Number(__ENV.SPEED) : undefined,
+});
+trace.generate({
+  rate: 1,
+  mix: 'chat',
+  count: __ENV.COUNT ? Number(__ENV.COUNT) : undefined,
+  duration: __ENV.COUNT ? undefined : '1m',
+});
 const messages = [{ role: 'user', content: 'hi' }];
 
 client.chat({ messages, abortAfter: { tokens: 1 } });

@@ -23,8 +23,8 @@ client.completions({ max_tokens: 5 });
 client.embeddings({ dimensions: 8 });
 // @ts-expect-error messages are a list
 client.chat({ messages: 'hi' });
-// @ts-expect-error the name of a model is no encoding
-new llm.Client({ baseURL, tokenizer: 'gpt-4' });
+// @ts-expect-error an encoding is a name
+new llm.Client({ baseURL, tokenizer: 4 });
 // @ts-expect-error a header is no list
 new llm.Client({ baseURL, headers: { a: ['b'] } });
 // @ts-expect-error an option that does not exist
@@ -44,7 +44,7 @@ trace.generate({ rate: 1, startRate: 1, duration: '1m', mix: 'chat' });
 trace.generate({ rate: 1, mix: 'chat' });
 // @ts-expect-error nothing to ask for
 trace.generate({ rate: 1, duration: '1m' });
-// @ts-expect-error speed or rate, not both
-trace.open('trace.csv', { speed: 2, rate: 10 });
-// @ts-expect-error the name of a model is no encoding
-trace.open('trace.csv', { prompts: { file: 'prompts.txt', fit: 'gpt-4' } });
+// @ts-expect-error a speed is a number
+trace.open('trace.csv', { speed: '2' });
+// @ts-expect-error an encoding is a name
+trace.open('trace.csv', { prompts: { file: 'prompts.txt', fit: 4 } });

@@ -351,7 +351,7 @@ func (p *plan) detectUnits(sample []string, o Options) error {
 		wrong := func(field int, expected string) error {
 			return &LineError{
 				File: p.name, Line: p.headerLines + i + 1, Key: p.parser.column(field),
-				Reason: fmt.Sprintf("got %s, expected %s", quoted(f[field].text), expected),
+				Reason: fmt.Sprintf("got %s, expected %s, %s", quoted(f[field].text), expected, stateYourself(field)),
 			}
 		}
 		if o.Unit == "" && unitMarker == "" && f[fTimeUnit].set {
@@ -409,7 +409,7 @@ func (p *plan) badTimestamp(line string) *LineError {
 	}
 	c := f[fTimestamp]
 	if !c.set {
-		return &LineError{Key: p.parser.column(fTimestamp), Reason: errMissing.Error()}
+		return &LineError{Key: p.parser.column(fTimestamp), Reason: p.mapped.missing(fTimestamp).Error()}
 	}
 	return &LineError{Key: p.parser.column(fTimestamp), Reason: "neither a number nor a date and time: got " + quoted(c.text)}
 }

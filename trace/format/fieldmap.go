@@ -80,16 +80,38 @@ func (m *fieldMap) check(quoting bool) error {
 		}
 	}
 	if quoting {
-		shown := m.first
-		if len(shown) > maxPaths {
-			shown = append(shown[:maxPaths:maxPaths], "…")
-		}
-		list := strings.Join(shown, ", ")
-		dots = dots || strings.Contains(list, `\.`)
-		b.WriteString(": the first row has " + list)
+		b.WriteString(": ")
+		dots = m.writeFirst(&b) || dots
 	}
 	if dots {
-		b.WriteString(` (a dot within a name is written as \.)`)
+		b.WriteString(dotRule)
+	}
+	return errors.New(b.String())
+}
+
+const dotRule = ` (a dot within a name is written as \.)`
+
+// writeFirst says what the first row has, and whether there are dots within names.
+func (m *fieldMap) writeFirst(b *strings.Builder) (dots bool) {
+	shown := m.first
+	if len(shown) > maxPaths {
+		shown = append(shown[:maxPaths:maxPaths], "…")
+	}
+	list := strings.Join(shown, ", ")
+	b.WriteString("the first row has " + list)
+	return strings.Contains(list, `\.`)
+}
+
+// missing is the error for a line without a field that it needs. Where no line so far had what the field is mapped to, the map
+// is wrong, and it says what there is.
+func (m *fieldMap) missing(field int) error {
+	if m == nil || !m.unseen[fieldNames[field]] {
+		return errMissing
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: it is to be the field %s, and ", errMissing.Error(), fieldNames[field])
+	if m.writeFirst(&b) || strings.Contains(m.paths[fieldNames[field]], ".") {
+		b.WriteString(dotRule)
 	}
 	return errors.New(b.String())
 }

@@ -63,6 +63,60 @@ func TestAMappedFieldThatNoRowHasIsAnError(t *testing.T) {
 	require.Less(t, len(err.Error()), 400)
 }
 
+// What every row needs and no row has is told as what some rows have: by the field that it was to be, and by what there is.
+func TestAMappedFieldThatIsRequired(t *testing.T) {
+	t.Parallel()
+	const rows = `{"timestamp":1000,"usage":{"in":5,"out":6}}` + "\n" + `{"timestamp":2000,"usage":{"in":7,"out":8}}` + "\n"
+	const has = `, and the first row has timestamp, usage.in, usage.out (a dot within a name is written as \.)`
+	const when = `f:1: when: missing: it is to be the field timestamp, and the first row has timestamp, usage.in, usage.out`
+	fields := func(timestamp, input, output string) map[string]string {
+		return map[string]string{"timestamp": timestamp, "input_length": input, "output_length": output}
+	}
+	for _, c := range []struct {
+		name, file, want, skipping string
+		o                          Options
+	}{
+		{
+			"input", rows, `f:1: usage.inn: missing: it is to be the field input_length` + has,
+			`f: none of 2 lines can be read, such as: `,
+			Options{Fields: fields("timestamp", "usage.inn", "usage.out"), Unit: Milliseconds},
+		},
+		{
+			"output", rows, `f:1: usage\.out: missing: it is to be the field output_length` + has,
+			`f: none of 2 lines can be read, such as: `,
+			Options{Fields: fields("timestamp", "usage.in", `usage\.out`), Unit: Milliseconds},
+		},
+		{
+			"timestamp, by which the unit is told", rows, when,
+			`f: none of the first 2 lines can be read, such as: `,
+			Options{Fields: fields("when", "usage.in", "usage.out")},
+		},
+		{
+			"timestamp of a stated unit", rows, when,
+			`f: none of 2 lines can be read, such as: `,
+			Options{Fields: fields("when", "usage.in", "usage.out"), Unit: Milliseconds},
+		},
+		{
+			"of a known form", `{"timestamp":1,"input_length":5,"output_length":6}`,
+			`f:1: in: missing: it is to be the field input_length, and the first row has timestamp, input_length, output_length`,
+			`f: none of 1 lines can be read, such as: `,
+			Options{Fields: map[string]string{"input_length": "in"}},
+		},
+	} {
+		_, err := Read("f", strings.NewReader(c.file), c.o)
+		require.EqualError(t, err, c.want, c.name)
+		var lineErr *LineError
+		require.ErrorAs(t, err, &lineErr, c.name)
+		c.o.SkipBadRows = true
+		_, err = Read("f", strings.NewReader(c.file), c.o)
+		require.EqualError(t, err, c.skipping+c.want, c.name)
+	}
+
+	// That one row lacks what others have is no mistake of the map.
+	_, err := Read("f", strings.NewReader(rows+`{"timestamp":3000,"usage":{"out":6}}`), Options{Fields: fields("timestamp", "usage.in", "usage.out"), Unit: Milliseconds})
+	require.EqualError(t, err, "f:3: usage.in: missing")
+}
+
 func TestAnonymizeTellsOfAMappedFieldThatNoRowHas(t *testing.T) {
 	t.Parallel()
 	const log = `{"time":1700000000,"request":{"prompt":"a","who":"u"},"hunter2":1,"usage":{"prompt_tokens":5,"completion_tokens":1}}` + "\n"

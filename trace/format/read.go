@@ -262,8 +262,17 @@ func (b *builder) agrees(f *fields) error {
 
 func (b *builder) disagrees(field int, c cell, whole string) error {
 	return &LineError{
-		Key: b.plan.parser.column(field), Reason: fmt.Sprintf("got %s, expected %q as for the whole file", quoted(c.text), whole),
+		Key:    b.plan.parser.column(field),
+		Reason: fmt.Sprintf("got %s, expected %q as for the whole file, %s", quoted(c.text), whole, stateYourself(field)),
 	}
+}
+
+// stateYourself is the way out where what a file says of itself is wrong: Options.Unit and Options.BlockSize override it.
+func stateYourself(field int) string {
+	if field == fTimeUnit {
+		return "or state the unit yourself (unit)"
+	}
+	return "or state the block size yourself"
 }
 
 func (b *builder) count(f *fields, field int, optional bool) (int32, error) {
@@ -272,7 +281,7 @@ func (b *builder) count(f *fields, field int, optional bool) (int32, error) {
 		if optional {
 			return Unknown, nil
 		}
-		return 0, b.fieldError(field, errMissing, "")
+		return 0, b.fieldError(field, b.plan.mapped.missing(field), "")
 	}
 	n, err := parseCount(c.text)
 	if err != nil {
@@ -293,7 +302,7 @@ func (b *builder) due(f *fields, extra *Extra) (time.Duration, error) {
 	}
 	last, known := b.lastOfSession[extra.Session]
 	if !f[fDelay].set || extra.Session == "" || !known {
-		return 0, b.fieldError(fTimestamp, errMissing, "")
+		return 0, b.fieldError(fTimestamp, b.plan.mapped.missing(fTimestamp), "")
 	}
 	due := last + extra.Delay
 	if due < last {

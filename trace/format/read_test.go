@@ -452,19 +452,19 @@ func TestATimeUnitThatIsNoneIsRefused(t *testing.T) {
 			_, err := Read("x.jsonl", strings.NewReader(text), o)
 			require.Error(t, err, unit)
 			require.Equal(t, "x.jsonl:2: time_unit: got "+quoted(strings.Trim(unit, `"`))+
-				", expected one of ns, us, ms, s, wall_clock", err.Error(), unit)
+				", expected one of ns, us, ms, s, wall_clock, or state the unit yourself (unit)", err.Error(), unit)
 		}
 		got, err := Read("x.jsonl", strings.NewReader(text), Options{Unit: Seconds})
 		require.NoError(t, err, "a stated unit is the user's word for it")
 		require.Equal(t, Seconds, got.Unit)
 	}
 	for _, c := range []struct{ text, want string }{
-		{line(0, ms) + line(1, s), `x.jsonl:2: time_unit: got "s", expected "ms" as for the whole file`},
-		{line(0, s) + line(1, "") + line(2, ms), `x.jsonl:3: time_unit: got "ms", expected "s" as for the whole file`},
-		{line(0, ms) + line(1, `,"time_unit":"sec"`), `x.jsonl:2: time_unit: got "sec", expected "ms" as for the whole file`},
+		{line(0, ms) + line(1, s), `x.jsonl:2: time_unit: got "s", expected "ms" as for the whole file, or state the unit yourself (unit)`},
+		{line(0, s) + line(1, "") + line(2, ms), `x.jsonl:3: time_unit: got "ms", expected "s" as for the whole file, or state the unit yourself (unit)`},
+		{line(0, ms) + line(1, `,"time_unit":"sec"`), `x.jsonl:2: time_unit: got "sec", expected "ms" as for the whole file, or state the unit yourself (unit)`},
 		{ // beyond the lines by which the file is told
 			line(0, ms) + strings.Repeat(line(1, ""), sampleLines) + line(2, s),
-			fmt.Sprintf(`x.jsonl:%d: time_unit: got "s", expected "ms" as for the whole file`, sampleLines+2),
+			fmt.Sprintf(`x.jsonl:%d: time_unit: got "s", expected "ms" as for the whole file, or state the unit yourself (unit)`, sampleLines+2),
 		},
 	} {
 		_, err := Read("x.jsonl", strings.NewReader(c.text), Options{})
@@ -487,11 +487,11 @@ func TestABlockSizeThatIsNoneIsRefused(t *testing.T) {
 	for _, size := range []string{`"x"`, `0`, `-16`, `1.5`, `[]`, `true`} {
 		for _, o := range []Options{{}, {SkipBadRows: true}} {
 			_, err := Read("x.jsonl", strings.NewReader(line(0, `,"block_size":`+size)+line(1, "")), o)
-			require.EqualError(t, err, "x.jsonl:1: block_size: got "+quoted(strings.Trim(size, `"`))+", expected a whole number from 1 up")
+			require.EqualError(t, err, "x.jsonl:1: block_size: got "+quoted(strings.Trim(size, `"`))+", expected a whole number from 1 up, or state the block size yourself")
 		}
 	}
 	_, err := Read("x.jsonl", strings.NewReader(line(0, `,"block_size":16`)+line(1, `,"block_size":12`)), Options{})
-	require.EqualError(t, err, `x.jsonl:2: block_size: got "12", expected "16" as for the whole file`)
+	require.EqualError(t, err, `x.jsonl:2: block_size: got "12", expected "16" as for the whole file, or state the block size yourself`)
 	got, err := Read("x.jsonl", strings.NewReader(line(0, `,"block_size":16`)+line(1, `,"block_size":16.0`)), Options{})
 	require.NoError(t, err)
 	require.Equal(t, 16, got.BlockSize)
