@@ -199,12 +199,20 @@ var errNoSequence = errors.New("an execution segment needs the execution segment
 	"or rows would be replayed twice and others never: give every instance the same --execution-segment-sequence, " +
 	"e.g. --execution-segment=1/4:2/4 --execution-segment-sequence=0,1/4,2/4,3/4,1")
 
-// NewExecutor implements lib.ExecutorConfig.
-func (c *Config) NewExecutor(state *lib.ExecutionState, logger *logrus.Entry) (lib.Executor, error) {
-	options := state.Test.Options
+// checkSegment fails for a segment without the sequence that it is of.
+func checkSegment(scenario string, options lib.Options) error {
 	alone := options.ExecutionSegmentSequence == nil || len(*options.ExecutionSegmentSequence) == 0
 	if options.ExecutionSegment.FloatLength() < 1 && alone {
-		return nil, fmt.Errorf("scenario %s: %w", c.Name, errNoSequence)
+		return fmt.Errorf("scenario %s: %w", scenario, errNoSequence)
+	}
+
+	return nil
+}
+
+// NewExecutor implements lib.ExecutorConfig.
+func (c *Config) NewExecutor(state *lib.ExecutionState, logger *logrus.Entry) (lib.Executor, error) {
+	if err := checkSegment(c.Name, state.Test.Options); err != nil {
+		return nil, err
 	}
 
 	return &Executor{BaseExecutor: executor.NewBaseExecutor(c, state, logger), config: c, state: state}, nil

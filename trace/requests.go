@@ -34,7 +34,11 @@ func (t *jsTrace) next(opts sobek.Value) (sobek.Value, error) {
 	if state.GetScenarioGlobalVUIter == nil {
 		return nil, errors.New("next() is for iterations: in setup() and teardown(), Trace.at(row) gives the request of a row")
 	}
-	row := t.stockRow(int(state.GetScenarioGlobalVUIter())) // #nosec G115 -- an iteration number
+	iteration := int(state.GetScenarioGlobalVUIter()) // #nosec G115 -- an iteration number
+	if err := t.take(iteration); err != nil {
+		return nil, fmt.Errorf("next(): %w", err)
+	}
+	row := t.stockRow(iteration)
 	if row >= len(t.rows) && !t.endless {
 		t.say(fmt.Sprintf("trace %s: the scenarios have more iterations than the trace's %d rows: it is repeated", t.id, len(t.rows)))
 	}

@@ -17,11 +17,17 @@ import (
 // iterate runs next() in iterations of a scenario, and gives the rows and the prompts.
 func iterate(t *testing.T, p *project, rt *modulestest.Runtime, scenarios lib.ScenarioConfigs, name string, iterations ...uint64) (rows []int, prompts []string) {
 	t.Helper()
+
+	return iterateIn(t, p, rt, lib.Options{Scenarios: scenarios}, name, iterations...)
+}
+
+func iterateIn(t *testing.T, p *project, rt *modulestest.Runtime, options lib.Options, name string, iterations ...uint64) (rows []int, prompts []string) {
+	t.Helper()
 	logger, _ := logtest.NewNullLogger()
 	logger.AddHook(p.logs)
 	current := uint64(0)
 	toIteration(lib.WithScenarioState(t.Context(), &lib.ScenarioState{Name: name}), rt, &lib.State{
-		Logger: logger, GetScenarioGlobalVUIter: func() uint64 { return current }, Options: lib.Options{Scenarios: scenarios},
+		Logger: logger, GetScenarioGlobalVUIter: func() uint64 { return current }, Options: options,
 	})
 	for _, current = range iterations {
 		var got struct {
@@ -125,6 +131,33 @@ func TestStockScenariosHaveRowsOfTheirOwn(t *testing.T) {
 	require.Equal(t, []int{6, 7, 16, 32}, rows)
 	require.Len(t, p.said("the scenario closed takes rows of its own, from 0 on"), 1)
 	require.Len(t, p.said("the scenarios have more iterations than the trace's 8 rows: it is repeated"), 1)
+}
+
+// A lone segment would have each instance send rows that another sends, too.
+func TestStockScenariosRefuseASegmentWithoutItsSequence(t *testing.T) {
+	t.Parallel()
+	third := lib.ExecutionSegment{}
+	require.NoError(t, third.UnmarshalText([]byte("1/3:2/3")))
+	sequence, err := lib.NewExecutionSegmentSequenceFromString("0,1/3,2/3,1")
+	require.NoError(t, err)
+	p := newProject(t)
+	rt := p.vu(t)
+	js(t, rt, `var w = trace.open("conversation.jsonl", {seed: 5400})`)
+	options := lib.Options{
+		Scenarios:        scenarioConfigs(t, `{"s": {"executor": "constant-vus", "vus": 1, "duration": "1s"}}`),
+		ExecutionSegment: &third, ExecutionSegmentSequence: &sequence,
+	}
+	rows, _ := iterateIn(t, p, rt, options, "s", 1)
+	require.Equal(t, []int{1}, rows)
+
+	options.ExecutionSegmentSequence = nil
+	rt = p.vu(t)
+	js(t, rt, `var w = trace.open("conversation.jsonl", {seed: 5400})`)
+	toIteration(lib.WithScenarioState(t.Context(), &lib.ScenarioState{Name: "s"}), rt, &lib.State{
+		GetScenarioGlobalVUIter: func() uint64 { return 1 }, Options: options,
+	})
+	_, err = rt.VU.Runtime().RunString("w.next()")
+	require.ErrorContains(t, err, "scenario s: an execution segment needs the execution segment sequence too")
 }
 
 // Whatever the scenarios and however many iterations closed loops get to, no row is taken twice.
