@@ -64,6 +64,7 @@ type Output struct {
 	seconds  *seconds
 	clock    *clock.Watch
 	forced   bool // a request forced the length of its answer, and the label says so
+	closed   bool // a closed loop is measured, likewise
 	broken   bool // the evidence can not be written any more
 	tripped  *abort.Tripped
 	finished error
@@ -126,7 +127,6 @@ func (o *Output) describe(params output.Params) error {
 	if o.early, err = newEarlyStop(o.contract, params.Environment); err != nil {
 		return err
 	}
-	o.info.Labels = labels(params.ScriptOptions.Scenarios)
 	labelUnwatched(&o.info, o.contract)
 	if segment := params.ScriptOptions.ExecutionSegment; segment.FloatLength() < 1 {
 		addLabel(&o.info, fmt.Sprintf("%s %s: its verdict is on a part of the requests, `k6 x llm merge` gives the whole",
@@ -145,7 +145,7 @@ func (o *Output) describe(params output.Params) error {
 		return err
 	}
 	o.replayed = func() []format.Label { return trace.Replayed(params.ScriptOptions.Scenarios) }
-	o.idealHits = sync.OnceValue(func() *float64 { return trace.IdealPrefixHitRatio(params.ScriptOptions.Scenarios) })
+	o.idealHits = func() *float64 { return trace.IdealPrefixHitRatio(params.ScriptOptions.Scenarios) }
 	o.describeTraces(&o.info)
 
 	return nil
@@ -171,16 +171,37 @@ func digestScript(info *results.Info, params output.Params) error {
 	return nil
 }
 
-// labels names what limits the use of a result, as far as the scenarios show it.
-func labels(scenarios lib.ScenarioConfigs) []string {
+// labelClosedLoop says so where the service sets the rate of a request that is measured: of the steady phase, or of any if no
+// scenario has one. A closed loop beside them does not do that, nor does one that sends nothing.
+func (o *Output) labelClosedLoop(r *results.Request) {
+	if o.closed || !closedLoop(o.scenarios, r) {
+		return
+	}
+	o.closed = true
+	o.keep(o.writer.UpdateInfo(func(info *results.Info) { addLabel(info, results.LabelClosedLoop) }))
+}
+
+func closedLoop(scenarios lib.ScenarioConfigs, r *results.Request) bool {
+	const steady = string(contract.PhaseSteady)
+	phased := false
 	for _, config := range scenarios {
+		phased = phased || config.GetTags()["phase"] == steady
+	}
+	if phased && r.Phase != steady {
+		return false
+	}
+	for name, config := range scenarios {
+		// Where k6 was told to leave the tag out, each scenario of the phase may have sent it.
+		if r.Scenario != name && (r.Scenario != "" || phased && config.GetTags()["phase"] != steady) {
+			continue
+		}
 		switch config.GetType() {
 		case "constant-vus", "ramping-vus", "shared-iterations", "per-vu-iterations", "externally-controlled":
-			return []string{results.LabelClosedLoop}
+			return true
 		}
 	}
 
-	return nil
+	return false
 }
 
 // describeTraces adds what limits the use of a result, as far as the traces and what is replayed of them show it. Some of it
@@ -341,6 +362,7 @@ func (o *Output) finish(testErr error) error {
 		r := startedRequest(s)
 		r.Outcome, r.Elapsed = results.InFlight, results.Num(metrics.D(now.Sub(s.Sent)))
 		o.keep(o.writer.Request(&r))
+		o.labelClosedLoop(&r)
 	}
 	for _, s := range o.seconds.all() {
 		o.keep(o.writer.Sample(s))
@@ -449,6 +471,7 @@ func (o *Output) exchange(e *llm.Exchange) {
 	delete(o.open, e.Seq)
 	r, gaps := exchangeRequest(e)
 	o.keep(o.writer.Request(&r))
+	o.labelClosedLoop(&r)
 	o.keep(o.writer.RecordITL(r.Phase, r.Step, r.Class, gaps))
 	o.seconds.ended(e, &r)
 	if e.ForcedLength && !o.forced {

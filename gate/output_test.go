@@ -2,6 +2,7 @@ package gate
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"math"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/stretchr/testify/require"
 	"go.k6.io/k6/errext"
+	"go.k6.io/k6/lib"
 	"go.k6.io/k6/metrics"
 
 	"github.com/safeqps/xk6-safeqps/gate/clock"
@@ -104,6 +106,59 @@ func TestAForcedLengthIsALabel(t *testing.T) {
 	require.NoError(t, w.Close(begin.Add(time.Second), nil))
 	require.Equal(t, []string{"mine", results.LabelIgnoreEOS}, labels())
 	require.False(t, o.broken)
+}
+
+// Who sets the rate of what is measured decides, and no scenario beside it.
+func TestAClosedLoopThatIsMeasuredIsALabel(t *testing.T) {
+	t.Parallel()
+	const (
+		open   = `"open": {"executor": "constant-arrival-rate", "rate": 5, "duration": "1s", "preAllocatedVUs": 1, "tags": {"phase": "steady"}}`
+		plain  = `"open": {"executor": "constant-arrival-rate", "rate": 5, "duration": "1s", "preAllocatedVUs": 1}`
+		side   = `"side": {"executor": "constant-vus", "vus": 1, "duration": "1s"}`
+		warmup = `"side": {"executor": "per-vu-iterations", "vus": 1, "tags": {"phase": "warmup"}}`
+		steady = `"side": {"executor": "ramping-vus", "stages": [{"duration": "1s", "target": 1}], "tags": {"phase": "steady"}}`
+	)
+	for name, test := range map[string]struct {
+		scenarios, scenario, phase string
+		closed                     bool
+	}{
+		"alone":                               {side, "side", "", true},
+		"beside a steady phase":               {open + ", " + side, "side", "", false},
+		"its warmup":                          {open + ", " + warmup, "side", "warmup", false},
+		"in the steady phase":                 {open + ", " + steady, "side", "steady", true},
+		"the other of the steady phase":       {open + ", " + steady, "open", "steady", false},
+		"one that sends nothing":              {plain + ", " + side, "open", "", false},
+		"one without any phase":               {plain + ", " + side, "side", "", true},
+		"a tag of the script":                 {open + ", " + side, "side", "steady", true},
+		"no name of the scenario":             {open + ", " + side, "", "steady", false},
+		"no name, and a loop of the phase":    {open + ", " + steady, "", "steady", true},
+		"no name, and no phase":               {plain + ", " + side, "", "", true},
+		"no name, and nothing but open loops": {plain, "", "", false},
+	} {
+		var scenarios lib.ScenarioConfigs
+		require.NoError(t, json.Unmarshal([]byte("{"+test.scenarios+"}"), &scenarios), name)
+		dir := t.TempDir()
+		w, err := results.Create(dir, results.Info{Started: time.Now(), Labels: []string{"mine"}}, results.Options{})
+		require.NoError(t, err)
+		o := &Output{dir: dir, logger: logrus.New(), writer: w, seconds: newSeconds(), clock: clock.NewWatch(), scenarios: scenarios}
+		tags := metrics.NewRegistry().RootTagSet()
+		for key, value := range map[string]string{"scenario": test.scenario, "phase": test.phase} {
+			if value != "" {
+				tags = tags.With(key, value)
+			}
+		}
+		want := []string{"mine"}
+		if test.closed {
+			want = append(want, results.LabelClosedLoop)
+		}
+		for range 2 {
+			o.exchange(&llm.Exchange{Attempt: 1, Row: -1, Tags: tags, Outcome: llm.OutcomeOK, Message: &wire.Message{}})
+		}
+		run, err := results.Open(dir)
+		require.NoError(t, err)
+		require.Equal(t, want, run.Info.Labels, name)
+		require.NoError(t, w.Close(time.Now(), nil))
+	}
 }
 
 func outputInto(dir string) (*Output, *bytes.Buffer) {

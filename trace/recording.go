@@ -55,7 +55,7 @@ type Info struct {
 	Rate   float64        `json:"rate,omitempty"`
 	Labels []format.Label `json:"labels,omitempty"` // what was done to it
 
-	// Synthetic prompts are generated text or token ids; Calibrated ones were made to the served model's own count.
+	// Synthetic prompts are generated text or token ids, if only of some rows; Calibrated ones were made to the served model's own count.
 	Synthetic  bool `json:"synthetic"`
 	Calibrated bool `json:"calibrated"`
 	// IgnoreEOS: answers are forced to the trace's length.
@@ -399,7 +399,7 @@ func (r *recording) publish(stem, options string, f files) {
 	r.info = func() Info {
 		return Info{
 			ID: r.id, Name: t.Name, Digest: t.Digest, Rows: len(t.Rows), Seed: r.seed, Rate: r.meanRate(), Labels: t.Labels,
-			Synthetic: r.planOptions.Pool == nil, Calibrated: r.isCalibrated(), IgnoreEOS: r.planOptions.IgnoreEOS,
+			Synthetic: r.isSynthetic(), Calibrated: r.isCalibrated(), IgnoreEOS: r.planOptions.IgnoreEOS,
 		}
 	}
 	r.ideal = r.idealPrefixHitRatio
@@ -411,6 +411,10 @@ func (r *recording) meanRate() float64 {
 	rate, _ := r.trace.OfferedRate()
 
 	return rate
+}
+
+func (r *recording) isSynthetic() bool {
+	return r.planOptions.Pool == nil && slices.ContainsFunc(r.trace.Rows, func(row format.Row) bool { return !row.IsLiteral() })
 }
 
 func (r *recording) isCalibrated() bool {

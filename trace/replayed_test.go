@@ -151,7 +151,35 @@ func TestIdealPrefixHitRatioIsOfWhatIsReplayed(t *testing.T) {
 			`({s: w.scenario({duration: "1600ms"})})`, 3*512 + 3140, 2 * 3140,
 		},
 		{"nothing shared", `trace.open("conversation.jsonl", {seed, ignoreHashIds: true})`, `({s: w.scenario()})`, 0, 3140},
-		{"a stock executor", file, `({s: {executor: "constant-arrival-rate", rate: 5, duration: "1s", preAllocatedVUs: 1}})`, 3 * 512, 3140},
+		{"a stock executor", file, `({s: {executor: "constant-arrival-rate", rate: 5, duration: "1s", preAllocatedVUs: 1}})`, 2 * 512, 2150},
+		{ // rows 0 to 3 and then 4 to 7, of which two share the block of rows 0 and 2
+			"a replay, then a stock executor", file,
+			`({w: w.scenario({duration: "400ms"}), s: {executor: "constant-arrival-rate", rate: 4, duration: "1s", startTime: "1s", preAllocatedVUs: 1, tags: {phase: "steady"}}})`,
+			2 * 512, 1790,
+		},
+		{
+			"a stock executor, then a replay", file,
+			`({w: {...w.scenario({duration: "400ms"}), startTime: "5s"}, s: {executor: "constant-arrival-rate", rate: 4, duration: "1s", preAllocatedVUs: 1, tags: {phase: "steady"}}})`,
+			512, 1790,
+		},
+		{
+			"a replay during a stock executor", file,
+			`({w: {...w.scenario({duration: "400ms"}), startTime: "500ms"}, s: {executor: "constant-arrival-rate", rate: 4, duration: "1s", preAllocatedVUs: 1}})`, -1, 1,
+		},
+		{
+			"a replay before a closed loop", file, `({w: w.scenario({duration: "400ms"}), s: {executor: "constant-vus", vus: 1, duration: "1s", startTime: "1s"}})`, -1, 1,
+		},
+		{
+			"one closed loop", file, `({s: {executor: "constant-vus", vus: 1, duration: "1s"}})`, -1, 1,
+		},
+		{ // the second pass finds all of the first
+			"a stock executor past the end, with the same prefixes", `trace.open("conversation.jsonl", {seed, samePrefixes: true})`,
+			`({s: {executor: "constant-arrival-rate", rate: 10, duration: "1s", preAllocatedVUs: 1}})`, 3*512 + 620, 3760,
+		},
+		{
+			"replayed twice and then a closed loop", `trace.open("conversation.jsonl", {seed, ignoreHashIds: true})`,
+			`({b: w.scenario(), a: w.scenario(), s: {executor: "constant-vus", vus: 1, duration: "1s", startTime: "2s"}})`, -1, 1,
+		},
 		{ // 4 and 3 rows, and one more that the first might have begun at its end: rows 0, 2, 4 and then 6 share a block
 			"stock executors one after the other", file,
 			`({a: {executor: "constant-arrival-rate", rate: 4, duration: "1s", preAllocatedVUs: 1}, ` +
@@ -194,4 +222,134 @@ func TestIdealPrefixHitRatioIsOfWhatIsReplayed(t *testing.T) {
 		})
 	}
 	require.Nil(t, idealPrefixHitRatio("of no trace", nil))
+}
+
+// Once the run is over it is known which scenarios took rows, and how many: one that never asked changes nothing.
+func TestIdealPrefixHitRatioIsOfTheScenariosThatTookRows(t *testing.T) {
+	t.Parallel()
+	const (
+		open  = `"s": {"executor": "constant-arrival-rate", "rate": 4, "duration": "1s", "preAllocatedVUs": 1}`
+		loop  = `"s": {"executor": "constant-vus", "vus": 1, "duration": "1s"}`
+		ping  = `"ping": {"executor": "constant-vus", "vus": 1, "duration": "1s", "exec": "ping"}`
+		other = `"other": {"executor": "constant-vus", "vus": 1, "duration": "1s"}`
+	)
+	half, halves := lib.ExecutionSegment{}, lib.ExecutionSegmentSequence{}
+	require.NoError(t, half.UnmarshalText([]byte("0:1/2")))
+	require.NoError(t, halves.UnmarshalText([]byte("0,1/2,1")))
+	for i, test := range []struct {
+		name, scenarios string
+		segment         *lib.ExecutionSegment
+		iterations      []uint64
+		hit, of         float64
+	}{
+		{"a side scenario that sends nothing", `{` + open + `, ` + ping + `}`, nil, []uint64{0, 1, 2, 3}, 512, 1350},
+		{ // that the trace was asked at all tells that the run has begun
+			"beside a replay", `{"w": {"executor": "trace-arrival-rate", "trace": "ID", "preAllocatedVUs": 1, "to": 4}, ` + ping + `}`, nil, nil, 512, 1350,
+		},
+		{"a scenario that was cut short", `{` + open + `}`, nil, []uint64{0, 1, 2}, 512, 1320},
+		{"a closed loop", `{` + loop + `}`, nil, []uint64{0, 2, 1, 3, 4}, 2 * 512, 2150},
+		{"a closed loop that left rows out", `{` + loop + `}`, nil, []uint64{0, 2, 4}, 2 * 512, 2100},
+		{"a closed loop in a part of the test", `{` + loop + `}`, &half, []uint64{0, 1, 2}, -1, 1},
+		{"a part of the test", `{` + open + `, ` + ping + `}`, &half, []uint64{0, 2}, 512, 1350},
+		{"in a part of the test the other may have asked elsewhere", `{` + open + `, ` + other + `}`, &half, []uint64{0, 2}, -1, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			p := newProject(t)
+			rt := p.vu(t)
+			js(t, rt, fmt.Sprintf(`var w = trace.open("conversation.jsonl", {seed: %d})`, 6000+i))
+			scenarios := scenarioConfigs(t, strings.ReplaceAll(test.scenarios, "ID", js(t, rt, "w.id").String()))
+			if test.iterations == nil {
+				logger, _ := logtest.NewNullLogger()
+				toIteration(t.Context(), rt, &lib.State{Logger: logger, Options: lib.Options{Scenarios: scenarios}})
+				js(t, rt, "w.at(0)")
+			}
+			iterateIn(t, p, rt, lib.Options{Scenarios: scenarios, ExecutionSegment: test.segment, ExecutionSegmentSequence: &halves}, "s", test.iterations...)
+			ratio := idealPrefixHitRatio(js(t, rt, "w.id").String(), scenarios)
+			if test.hit < 0 {
+				require.Nil(t, ratio)
+
+				return
+			}
+			require.NotNil(t, ratio)
+			require.InDelta(t, test.hit/test.of, *ratio, 1e-12)
+		})
+	}
+}
+
+// Scenarios of k6's own executors repeat a trace, too, and fill up what a replay leaves out.
+func TestRowsOfStockScenariosAreOfTheLabels(t *testing.T) {
+	t.Parallel()
+	const (
+		loop    = `"s": {"executor": "constant-vus", "vus": 1, "duration": "1s"}`
+		another = `"z": {"executor": "constant-vus", "vus": 1, "duration": "1s"}`
+		rate    = `"s": {"executor": "constant-arrival-rate", "rate": 12, "duration": "1s", "preAllocatedVUs": 1}`
+		replay  = `"w": {"executor": "trace-arrival-rate", "trace": "ID", "preAllocatedVUs": 1, "to": 5}`
+	)
+	half, halves := lib.ExecutionSegment{}, lib.ExecutionSegmentSequence{}
+	require.NoError(t, half.UnmarshalText([]byte("0:1/2")))
+	require.NoError(t, halves.UnmarshalText([]byte("0,1/2,1")))
+	numbers := func(n uint64) (list []uint64) {
+		for i := range n {
+			list = append(list, i)
+		}
+
+		return list
+	}
+	arrivals := format.Label{Kind: labelArrivals, Detail: "those of the scenarios"}
+	for i, test := range []struct {
+		name, scenarios string
+		segment         *lib.ExecutionSegment
+		iterations      map[string][]uint64
+		want            []format.Label
+	}{
+		{"one pass", `{` + loop + `}`, nil, map[string][]uint64{"s": numbers(8)}, []format.Label{arrivals}},
+		{
+			"more than one", `{` + loop + `}`, nil,
+			map[string][]uint64{"s": numbers(12)},
+			[]format.Label{{Kind: labelLoop, Detail: "1.5 passes through its 8 rows"}, arrivals},
+		},
+		{
+			"a second scenario that begins with the first row again", `{` + loop + `, ` + another + `}`, nil,
+			map[string][]uint64{"s": numbers(3), "z": numbers(2)},
+			[]format.Label{{Kind: labelLoop, Detail: "2 of its 8 rows again"}, arrivals},
+		},
+		{"a second scenario that takes none", `{` + loop + `, ` + another + `}`, nil, map[string][]uint64{"z": numbers(8)}, []format.Label{arrivals}},
+		{
+			"behind a replay", `{` + loop + `, ` + replay + `}`, nil,
+			map[string][]uint64{"s": numbers(2)},
+			[]format.Label{{Kind: labelPart, Detail: "7 of 8 rows"}, arrivals},
+		},
+		{"behind a replay, to the end", `{` + loop + `, ` + replay + `}`, nil, map[string][]uint64{"s": numbers(3)}, []format.Label{arrivals}},
+		{
+			"behind a replay, and once more", `{` + loop + `, ` + replay + `}`, nil,
+			map[string][]uint64{"s": numbers(7)},
+			[]format.Label{{Kind: labelLoop, Detail: "1.5 passes through its 8 rows"}, arrivals},
+		},
+		{
+			"a part of the test", `{` + rate + `}`, &half,
+			map[string][]uint64{"s": {0, 2}},
+			[]format.Label{{Kind: labelLoop, Detail: "1.5 passes through its 8 rows"}, arrivals},
+		},
+		{ // each instance would give another number
+			"a closed loop in a part of the test", `{` + loop + `}`, &half,
+			map[string][]uint64{"s": {0, 2, 4, 6, 8}},
+			[]format.Label{{Kind: labelLoop, Detail: "its 8 rows more than once"}, arrivals},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			p := newProject(t)
+			var scenarios lib.ScenarioConfigs
+			id := ""
+			for _, name := range sortedKeys(test.iterations) {
+				rt := p.vu(t)
+				js(t, rt, fmt.Sprintf(`var w = trace.open("conversation.jsonl", {seed: %d})`, 6100+i))
+				id = js(t, rt, "w.id").String()
+				scenarios = scenarioConfigs(t, strings.ReplaceAll(test.scenarios, "ID", id))
+				iterateIn(t, p, rt, lib.Options{Scenarios: scenarios, ExecutionSegment: test.segment, ExecutionSegmentSequence: &halves}, name, test.iterations[name]...)
+			}
+			require.Equal(t, test.want, replayed(id, scenarios))
+		})
+	}
 }

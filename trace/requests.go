@@ -42,7 +42,10 @@ func (t *jsTrace) next(opts sobek.Value) (sobek.Value, error) {
 		return sobek.Undefined(), nil
 	}
 
-	return t.request("Trace.next", t.stockRow(int(state.GetScenarioGlobalVUIter())), time.Time{}, opts) // #nosec G115 -- an iteration number
+	iteration := int(state.GetScenarioGlobalVUIter()) // #nosec G115 -- an iteration number
+	t.take(iteration)
+
+	return t.request("Trace.next", t.stockRow(iteration), time.Time{}, opts)
 }
 
 // refusal is why k6's own executors cannot take rows of this trace by the number of an iteration; "" where they can.

@@ -24,6 +24,7 @@ type schedule struct {
 
 	recorded bool         // it comes from a file
 	asked    atomic.Bool  // an iteration took a request from it
+	taken    takenRows    // by scenarios of k6's own executors
 	bin      atomic.Int64 // the width of a bin that stages() gave a stock executor, in nanoseconds; 0: none
 }
 

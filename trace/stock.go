@@ -19,7 +19,7 @@ type allotment struct {
 	first    int // row of iteration 0
 	every    int // of so many passes it takes one: 1, or where closed loops take turns more
 
-	// planned is how many iterations it starts, and lasts for how long; -1: the server's speed decides.
+	// planned is how many iterations it starts, and lasts for how long; -1: the server's speed decides both.
 	planned int
 	lasts   time.Duration
 	most    int // iterations that it could start: k6 rounds gaps to whole nanoseconds, and ends with a race
@@ -119,28 +119,4 @@ func (a *allotment) plan(config lib.ExecutorConfig) {
 	if planned >= 0 && most <= math.MaxInt32 {
 		a.planned, a.most = int(planned+whole), int(most+whole)
 	}
-}
-
-// stockOrder is in which order scenarios of k6's own executors take rows of a trace that nothing else replays; ok is false
-// where that is not known: for closed loops, and for scenarios that overlap.
-func stockOrder(allotted map[string]*allotment) (order []replay, ok bool) {
-	list := make([]*allotment, 0, len(allotted))
-	measured := false
-	for _, name := range sortedKeys(allotted) {
-		list = append(list, allotted[name])
-		measured = measured || allotted[name].steady
-	}
-	slices.SortStableFunc(list, func(a, b *allotment) int { return cmp.Compare(a.starts, b.starts) })
-	ends := time.Duration(0)
-	for _, a := range list {
-		if a.planned < 0 || a.starts < ends {
-			return nil, false
-		}
-		ends = a.starts + a.lasts
-		for i := range a.planned {
-			order = append(order, replay{a.row(i), a.steady || !measured})
-		}
-	}
-
-	return order, true
 }

@@ -19,11 +19,17 @@ import (
 // iterate runs next() in iterations of a scenario, and gives the rows and the prompts.
 func iterate(t *testing.T, p *project, rt *modulestest.Runtime, scenarios lib.ScenarioConfigs, name string, iterations ...uint64) (rows []int, prompts []string) {
 	t.Helper()
+
+	return iterateIn(t, p, rt, lib.Options{Scenarios: scenarios}, name, iterations...)
+}
+
+func iterateIn(t *testing.T, p *project, rt *modulestest.Runtime, options lib.Options, name string, iterations ...uint64) (rows []int, prompts []string) {
+	t.Helper()
 	logger, _ := logtest.NewNullLogger()
 	logger.AddHook(p.logs)
 	current := uint64(0)
 	toIteration(lib.WithScenarioState(t.Context(), &lib.ScenarioState{Name: name}), rt, &lib.State{
-		Logger: logger, GetScenarioGlobalVUIter: func() uint64 { return current }, Options: lib.Options{Scenarios: scenarios},
+		Logger: logger, GetScenarioGlobalVUIter: func() uint64 { return current }, Options: options,
 	})
 	for _, current = range iterations {
 		var got struct {

@@ -217,7 +217,8 @@ const (
 	LabelSegment = "one instance of several, segment"
 	// LabelIgnoreEOS: answers were forced to their asked length. Such runs compare configurations.
 	LabelIgnoreEOS = "ignore_eos: compares configurations, claims no capacity"
-	// LabelClosedLoop: a new request waits for an answer, so the service sets its own load.
+	// LabelClosedLoop: a new request of the steady phase (of any, where there is none) waits for an answer, so the service sets
+	// its own load.
 	LabelClosedLoop = "closed-loop: the service sets its own arrival rate"
 	// LabelRescaledTrace: the trace was replayed at another speed or rate than it was recorded at.
 	LabelRescaledTrace = "trace rescaled in time"

@@ -1,12 +1,16 @@
 package e2e
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/safeqps/xk6-safeqps/gate/results"
 )
 
 // A warmup and a steady phase under k6's own executors, in two instances at once: no request is sent twice, so that the prefix
@@ -87,4 +91,32 @@ func TestStockScenariosEndWhereRowsAreNotTheirOwn(t *testing.T) {
 		require.Equal(t, 1, strings.Count(r.stderr, test.want), r.stderr)
 		require.Empty(t, firstAttempts(t, dir))
 	}
+}
+
+// What a prefix cache can serve is known at the end of the run, also where a scenario beside the load asks for no row.
+func TestTheIdealHitRatioIsOfTheScenariosThatTookRows(t *testing.T) {
+	t.Parallel()
+	sim := startEngine(t, nil)
+	rows := ""
+	for i := range 6 {
+		rows += fmt.Sprintf(`{"timestamp": %d, "input_length": 600, "output_length": 2, "hash_ids": [1, %d]}`+"\n", 100*i, 10+i)
+	}
+	file, out := filepath.Join(t.TempDir(), "shared.jsonl"), filepath.Join(t.TempDir(), "out")
+	require.NoError(t, os.WriteFile(file, []byte(rows), 0o600))
+	r := script(t, fmt.Sprintf(`
+		import llm from 'k6/x/llm';
+		import trace from 'k6/x/llm/trace';
+		const file = trace.open('%s', { seed: 1 });
+		export const options = { scenarios: {
+			load: { executor: 'shared-iterations', vus: 1, iterations: 4 },
+			ping: { executor: 'per-vu-iterations', vus: 1, iterations: 1, exec: 'ping' },
+		} };
+		const client = new llm.Client({ baseURL: '%s', model: 'sim', timeout: '20s' });
+		export function ping() {}
+		export default function () { client.chat(file.next()); }`, filepath.ToSlash(file), sim.url), "--out", "llm="+out)
+	require.Equal(t, 0, r.exit, r.stderr)
+	run, err := results.Open(out)
+	require.NoError(t, err)
+	require.NotNil(t, run.Info.IdealPrefixHitRatio)
+	require.InDelta(t, 3*512.0/(4*600), *run.Info.IdealPrefixHitRatio, 1e-9)
 }
