@@ -38,7 +38,8 @@ const gated = `
 	}
 	export { handleSummary } from 'k6/x/llm/gate';`
 
-// headroom is switched off where it is not under test: the tests share their machine with the engine.
+// headroom is switched off where it is not under test: the tests share their machine with the engine. Where a PASS is asked for
+// the limit is on a median: a stall of the machine makes requests slow in clusters, and a tail takes many independent ones.
 const headroom = `
 client_headroom: {cpu: off, timer_delay_p99: off, schedule_error: off, dropped: off}
 phases: {warmup: 2s, steady: 6s}
@@ -78,7 +79,7 @@ func TestAGatedRunPasses(t *testing.T) {
 	cmd, dir := gatedRun(t, `
 capacity_gate:
   success_rate: ">= 0.98"
-  ttft_p95: "<= 20s"`, "-e", "URL=http://"+sim.host)
+  ttft_p50: "<= 20s"`, "-e", "URL=http://"+sim.host)
 	r := finish(t, cmd)
 	require.Equal(t, 0, r.exit, r.stderr+r.stdout)
 	require.Contains(t, r.stdout, "verdict: PASS")
@@ -251,7 +252,7 @@ func TestARefusedRunHasNoVerdict(t *testing.T) {
 	sim := startEngine(t, nil)
 	contract := `
 capacity_gate:
-  ttft_p95: "<= 20s"`
+  ttft_p50: "<= 20s"`
 	cmd, dir := gatedRun(t, contract, "-e", "URL=http://"+sim.host)
 	require.Contains(t, finish(t, cmd).stdout, "verdict: PASS")
 	again := command(t, "run", "--quiet", "--address", "", "--out", "llm="+dir, "-e", "URL=http://"+sim.host, "script.js")
