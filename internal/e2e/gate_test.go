@@ -354,10 +354,17 @@ func TestAnArchiveCarriesTraceAndContract(t *testing.T) {
 func TestADirectoryBelongsToOneRunAtATime(t *testing.T) {
 	t.Parallel()
 	sim := startEngine(t, nil)
-	contract := `
+	cmd, dir := gatedRun(t, `
 capacity_gate:
-  ttft_p95: "<= 20s"`
-	cmd, dir := gatedRun(t, contract, "-e", "URL=http://"+sim.host)
+  ttft_p50: "<= 20s"`, "-e", "URL=http://"+sim.host)
+	put := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(dir), name), []byte(text), 0o600))
+	}
+	contract, err := os.ReadFile(filepath.Join(filepath.Dir(dir), "slo.yaml"))
+	require.NoError(t, err)
+	// The first run lasts until it is killed.
+	put("script.js", strings.Replace(gated, "duration: '8s'", "duration: '10m'", 1))
+	put("slo.yaml", strings.Replace(string(contract), "steady: 6s", "steady: 9m", 1))
 	require.NoError(t, cmd.Start())
 	require.Eventually(t, func() bool {
 		info, err := os.Stat(filepath.Join(dir, results.RequestsFile))
@@ -382,6 +389,8 @@ capacity_gate:
 	require.NoError(t, cmd.Process.Kill())
 	require.Error(t, cmd.Wait())
 	require.FileExists(t, filepath.Join(dir, results.LockFile), "it was killed")
+	put("script.js", gated)
+	put("slo.yaml", string(contract))
 	r = again()
 	require.Equal(t, 0, r.exit, r.stderr)
 	require.Contains(t, r.stdout, "verdict: PASS")
