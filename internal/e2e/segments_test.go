@@ -39,7 +39,7 @@ func instance(t *testing.T, script, segment, sequence string, args ...string) (*
 }
 
 // soon is when instances that are started now begin.
-func soon() string { return fmt.Sprintf("AT=%d", time.Now().Add(4*time.Second).UnixMilli()) }
+func soon() string { return fmt.Sprintf("AT=%d", time.Now().Add(8*time.Second).UnixMilli()) }
 
 // Three instances against the simulated engine, and one alone with the same trace. What they did is the same to the last
 // row; how long it took is not, since these are two runs: gate/merge takes one run apart and joins it again for that.
