@@ -46,6 +46,9 @@ func TestStockScenariosSendNoPromptTwice(t *testing.T) {
 	for i, dir := range dirs {
 		require.Equal(t, 0, ends[i].exit, ends[i].stderr)
 		for _, r := range firstAttempts(t, dir) {
+			if r.Outcome == results.Dropped {
+				continue // a busy machine had no VU free: that took no row
+			}
 			require.Empty(t, rows[r.Row], "row %d of %s", r.Row, r.Scenario)
 			rows[r.Row] = r.Scenario
 			require.Zero(t, r.Cached.Value, "row %d of %s", r.Row, r.Scenario)

@@ -188,7 +188,7 @@ func TestAMixIsTheSameInEverySegment(t *testing.T) {
 		import llm from 'k6/x/llm';
 		import trace from 'k6/x/llm/trace';
 		const workload = trace.generate({ rate: 60, count: 120, mix: 'all=1@20/3' });
-		export const options = { scenarios: { s: workload.scenario({ preAllocatedVUs: 20, maxVUs: 40, tolerance: '20s' }) } };
+		export const options = { scenarios: { s: workload.scenario({ preAllocatedVUs: 120, maxVUs: 120, tolerance: '20s' }) } };
 		const client = new llm.Client({ baseURL: __ENV.URL, model: { sim: 2, 'sim:legal': 1, 'sim:support': 1 } });
 		export default function () {
 			const request = workload.next();
