@@ -66,8 +66,8 @@ type stockUse struct {
 }
 
 // stockUses are the scenarios of k6's own executors that take rows. Before the trace was asked for a request, all that could
-// count as such, with the rows that they are to take. Then those that did; and where this process runs a part of the test, those that run the same
-// function as one that did, since they may have asked in another process.
+// count as such, with the rows that they are to take. Then those that did; and where this process runs a part of the test,
+// those that run the same function as one that did, since they may have asked in another process.
 func (s *schedule) stockUses(id string, scenarios lib.ScenarioConfigs) []stockUse {
 	allotted := allot(id, len(s.rows), scenarios)
 	begun, part := s.asked.Load(), s.taken.partial()

@@ -190,6 +190,7 @@ func TestAQueueThatIsNotSeenIsNotShort(t *testing.T) {
 	c = judged("queue_growth: no_sustained_growth", func(int) *int64 { return nil }).Criteria[0]
 	require.Equal(t, Inconclusive, c.Verdict)
 	require.Contains(t, c.Note, "the server's queue was not seen for 200 s")
+	require.Nil(t, c.Measured, "that it did not grow was not measured")
 }
 
 // A load generator that was too busy to look at itself has not shown that it had room.

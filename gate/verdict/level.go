@@ -98,7 +98,6 @@ func (c *Criterion) tellGrowth(f growthFinding) {
 	case f.signal == SignalInFlight:
 		c.note("judged by the requests in flight, since the server's queue was not seen: growth is found later")
 	}
-	c.Measured = pointer(0)
 	switch {
 	case f.found != nil:
 		c.Measured = pointer(1)
@@ -114,6 +113,7 @@ func (c *Criterion) tellGrowth(f growthFinding) {
 		c.Verdict = Inconclusive
 		c.note("the server's queue was not seen for %.0f s", f.unseen.Seconds())
 	default:
+		c.Measured = pointer(0)
 		c.Verdict = Pass
 	}
 }

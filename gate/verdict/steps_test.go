@@ -129,6 +129,7 @@ func TestGrowthIsLookedForInEachStep(t *testing.T) {
 	}
 	c := growth(func(*climb, *climb) {})
 	require.Equal(t, Pass, c.Verdict)
+	require.InDelta(t, 0, *c.Measured, 0)
 	require.EqualValues(t, 120, c.N)
 	c = growth(func(a, b *climb) { a.noServer, b.noServer, a.inFlight, b.inFlight = true, true, 3, 500 })
 	require.Equal(t, Pass, c.Verdict, c.Note)
@@ -137,6 +138,7 @@ func TestGrowthIsLookedForInEachStep(t *testing.T) {
 	require.Contains(t, c.Note, "at step 40")
 	c = growth(func(a, b *climb) { a.hold, b.hold, a.noServer, b.noServer = 5, 5, true, true })
 	require.Equal(t, Inconclusive, c.Verdict)
+	require.Nil(t, c.Measured)
 	require.Contains(t, c.Note, "too short")
 	c = growth(func(a, b *climb) { a.hold, b.hold = 14, 14 })
 	require.Equal(t, Pass, c.Verdict, "the server's queue comes back to zero at every rate: the whole is looked at")
